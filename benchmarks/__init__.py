@@ -1,0 +1,1 @@
+"""Speed of the interpreter, as ratios against plain NumPy in the same process. `python -m benchmarks`."""

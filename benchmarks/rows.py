@@ -1,0 +1,120 @@
+"""The rows of the table and the bars they are held to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from benchmarks.harness import Row, ratio, seconds
+from benchmarks.kernels import matmul, tiny
+from nki.jit import Options
+
+_SIZE = 1024
+_LENGTH, _HEAD = 2048, 128
+_TINY_COUNT = 20_000
+_TIMED_COUNT = 100_000
+
+
+def _matmul(dtype: Any, bar: float) -> Row:
+    random = np.random.default_rng(0)
+    lhs_t = random.standard_normal((_SIZE, _SIZE), np.float32)
+    rhs = random.standard_normal((_SIZE, _SIZE), np.float32)
+    out = np.empty((_SIZE, _SIZE), np.float32)
+    a, b = lhs_t.astype(dtype), rhs.astype(dtype)
+    value = ratio(lambda: matmul(a, b), lambda: np.matmul(lhs_t.T, rhs, out=out))
+    return Row(f"matmul {_SIZE}^3 {np.dtype(dtype).name}, cached", value, "x NumPy f32", bar, at_most=True)
+
+
+def _attention(dtype: str, bar: float) -> Row:
+    import torch
+
+    import nki_lib
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 1, _LENGTH, _HEAD).to(getattr(torch, dtype)) for _ in range(3))
+    plain = [x.float().numpy()[0, 0] for x in (q, k, v)]
+    value = ratio(lambda: nki_lib.flash_attention(q, k, v, causal=True), lambda: full_square_attention(*plain))
+    return Row(f"causal attention S={_LENGTH} d={_HEAD} {dtype}, cached", value, "x NumPy f32", bar, at_most=True)
+
+
+def full_square_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """softmax(q k^T / sqrt(d)) v over all keys, in place where NumPy can. q, k, v: [S, d] float32."""
+    scores = q @ k.T
+    scores *= np.float32(q.shape[1] ** -0.5)
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    total = scores.sum(axis=1, keepdims=True)
+    return (scores @ v) / total
+
+
+def _tiny() -> Row:
+    a = np.ones((32, 8), np.float32)
+    rate = _TINY_COUNT / seconds(lambda: tiny(a, _TINY_COUNT))
+    return Row("tiny instructions, cached plan", rate / 1e6, "M/s", 1.0, at_most=False)
+
+
+def _staging() -> Row:
+    """Staging, verification, passes, dependencies and the plan, from nothing."""
+    from nki.passes.dependencies import dependencies
+
+    a = np.ones((32, 8), np.float32)
+
+    def stage(count: int) -> float:
+        start = time.perf_counter()
+        compiled = tiny.compiled(Options(), (a, count), {})
+        dependencies(compiled.program)
+        assert compiled.plan.calls
+        return count / (time.perf_counter() - start)
+
+    rate = max(stage(_TINY_COUNT + extra) for extra in range(1, 4))
+    return Row("staging, checks, dependencies, plan", rate / 1e3, "k instr/s", 20.0, at_most=False)
+
+
+def _timing() -> Row:
+    compiled = tiny.compiled(Options(), (np.ones((32, 8), np.float32), _TIMED_COUNT), {})
+    start = time.perf_counter()
+    compiled.timeline()
+    rate = _TIMED_COUNT / (time.perf_counter() - start)
+    return Row("timing of a finished program", rate / 1e3, "k instr/s", 100.0, at_most=False)
+
+
+def _torch_overhead() -> Row:
+    import torch
+
+    from nki.torch import nki_op
+
+    operator = nki_op("nki_benchmarks::tiny", tiny, schema="(Tensor a, int count) -> Tensor")
+    a = torch.ones(32, 8)
+    array = a.numpy()
+    plan = tiny.compiled(Options(), (array, 1), {}).plan
+    whole = seconds(lambda: operator(a, 1), 200)
+    from interpreter.execute import execute
+
+    names = [b.name for b in (*plan.program.arguments, *plan.program.results)]
+    alone = seconds(lambda: execute(plan, {names[0]: array, names[1]: np.empty_like(array)}), 200)
+    return Row("torch op overhead beyond the kernel", (whole - alone) * 1e6, "us a call", 200.0, at_most=True)
+
+
+def _import() -> Row:
+    code = "import time; s = time.perf_counter(); import nki; print(time.perf_counter() - s)"
+    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) for _ in range(5)]
+    return Row("import nki", min(times), "s", 0.3, at_most=True)
+
+
+ROWS: dict[str, Callable[[], Row]] = {
+    "matmul_f32": lambda: _matmul(np.float32, 1.3),
+    "matmul_bf16": lambda: _matmul(ml_dtypes.bfloat16, 1.5),
+    "attention_f32": lambda: _attention("float32", 1.2),
+    "attention_bf16": lambda: _attention("bfloat16", 1.2),
+    "tiny": _tiny,
+    "staging": _staging,
+    "timing": _timing,
+    "torch_overhead": _torch_overhead,
+    "import": _import,
+}

@@ -1,0 +1,139 @@
+"""Where the bytes of a program live while it runs on the host.
+
+HBM tensors are contiguous arrays. On-chip tiles live in blocks: tiles whose addresses the user made overlap share one
+block, laid out by address, so that aliasing behaves as on the chip; every other tile has a contiguous block of its own,
+because NumPy is several times faster on contiguous tiles than on windows of one big memory image. Blocks of tiles that
+are not live together reuse the same host memory, most recently used first, which keeps it in the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nki.ir.program import Access, Buffer
+
+_ALIGNMENT = 64
+
+
+@dataclass
+class Storage:
+    """The bytes of one buffer: element 0 is at `offset` in `base`, consecutive partitions are `pitch` bytes apart."""
+
+    base: np.ndarray
+    offset: int
+    pitch: int
+    external: bool = False
+
+
+def aligned_bytes(nbytes: int) -> np.ndarray:
+    """Uninitialised host memory that starts at a cache line."""
+    raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
+    skip = -raw.ctypes.data % _ALIGNMENT
+    return raw[skip : skip + nbytes]
+
+
+def byte_layout(access: Access, pitch: int) -> tuple[int, tuple[int, ...]]:
+    """Byte offset and byte strides of a window, relative to its buffer's element 0, with rows `pitch` bytes apart."""
+    size = access.dtype.itemsize
+    row_bytes = access.buffer.partition_bytes
+    if pitch == row_bytes or not access.memory.on_chip:
+        return access.offset * size, tuple(stride * size for stride in access.strides)
+    row = access.row
+    partition, column = divmod(access.offset, row)
+    strides = [stride * size for stride in access.strides]
+    strides[0] = access.strides[0] // row * pitch
+    return partition * pitch + column * size, tuple(strides)
+
+
+def view(storage: Storage, access: Access) -> np.ndarray:
+    """The window as an array of its own dtype; no copy."""
+    offset, strides = byte_layout(access, storage.pitch)
+    return np.ndarray(access.shape, access.dtype.numpy, storage.base, storage.offset + offset, strides)
+
+
+def poison(array: np.ndarray) -> None:
+    """Fill with what the documented simulator puts into uninitialised memory: NaN for floats, 4 for integers."""
+    kind = array.dtype.kind
+    if kind == "b":
+        array[...] = True
+    elif kind in "iu":
+        array[...] = 4
+    elif kind == "V" and array.dtype.names is None and array.dtype.isbuiltin != 2:
+        array.view(np.uint8)[...] = 4
+    else:
+        array[...] = np.nan
+
+
+class Blocks:
+    """Storage of all on-chip buffers and of the internal HBM tensors of one program and one core."""
+
+    def __init__(self) -> None:
+        self._storage: dict[str, Storage] = {}
+        self._free: dict[int, list[np.ndarray]] = {}
+
+    def __getitem__(self, buffer: Buffer) -> Storage:
+        return self._storage[buffer.name]
+
+    def __contains__(self, buffer: Buffer) -> bool:
+        return buffer.name in self._storage
+
+    def own(self, buffer: Buffer) -> Storage:
+        """Give a buffer a contiguous block of its own, recycled if one of its size is free."""
+        pool = self._free.get(buffer.nbytes)
+        base = pool.pop() if pool else aligned_bytes(buffer.nbytes)
+        storage = Storage(base, 0, buffer.partition_bytes)
+        self._storage[buffer.name] = storage
+        return storage
+
+    def release(self, buffer: Buffer) -> None:
+        """The buffer is dead: the next block of its size may take its memory."""
+        self._free.setdefault(buffer.nbytes, []).append(self._storage[buffer.name].base)
+
+    def external(self, buffer: Buffer, base: np.ndarray) -> Storage:
+        """Bind an HBM buffer to an array given from outside (flat bytes)."""
+        storage = Storage(base, 0, buffer.partition_bytes, external=True)
+        self._storage[buffer.name] = storage
+        return storage
+
+    def place(self, buffer: Buffer, image: np.ndarray) -> None:
+        """Put a user-placed buffer at its address in an image of its memory, [partitions, bytes]."""
+        assert buffer.address is not None
+        pitch = image.shape[1]
+        offset = buffer.address[0] * pitch + buffer.address[1]
+        self._storage[buffer.name] = Storage(image.reshape(-1), offset, pitch)
+
+    def shared(self, buffers: list[Buffer]) -> None:
+        """One block, laid out by address, for buffers whose addresses overlap."""
+        first = min(b.address[0] for b in buffers if b.address)
+        low = min(b.address[1] for b in buffers if b.address)
+        last = max(b.address[0] + b.partitions for b in buffers if b.address)
+        high = max(b.address[1] + b.partition_bytes for b in buffers if b.address)
+        pitch = high - low
+        base = aligned_bytes((last - first) * pitch)
+        for buffer in buffers:
+            assert buffer.address is not None
+            partition, offset = buffer.address
+            self._storage[buffer.name] = Storage(base, (partition - first) * pitch + offset - low, pitch)
+
+
+def overlapping_groups(buffers: list[Buffer]) -> list[list[Buffer]]:
+    """Sets of two or more buffers of one memory that are connected by overlapping address ranges."""
+    placed = sorted(
+        (b for b in buffers if b.address is not None), key=lambda b: (b.memory.value, b.core, b.address or (0, 0))
+    )
+    groups: list[list[Buffer]] = []
+    for buffer in placed:
+        touching = [g for g in groups if any(_overlap(buffer, other) for other in g)]
+        merged = [b for g in touching for b in g] + [buffer]
+        groups = [g for g in groups if g not in touching] + [merged]
+    return [g for g in groups if len(g) > 1]
+
+
+def _overlap(a: Buffer, b: Buffer) -> bool:
+    if a.memory is not b.memory or a.core != b.core or a.address is None or b.address is None:
+        return False
+    rows = a.address[0] < b.address[0] + b.partitions and b.address[0] < a.address[0] + a.partitions
+    columns = a.address[1] < b.address[1] + b.partition_bytes and b.address[1] < a.address[1] + a.partition_bytes
+    return rows and columns

@@ -1,0 +1,87 @@
+"""Widened copies of narrow tiles, kept while they stay true.
+
+A bfloat16 tile that several instructions read in float32 is widened once and not for every reader: the program is flat,
+so it is known beforehand how often a window is read before its tile is written again. The copy has exactly the values
+that a fresh conversion would give, so nothing can change but time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from interpreter.bind import Arrangement, Shown, arrangement
+from interpreter.memory import aligned_bytes
+from nki.ir.instruction import Instruction
+from nki.ir.operands import Operand
+from nki.ir.program import Access
+
+Key = tuple[Any, ...]
+
+
+class Shadows:
+    """Counts the readers of each window ahead of time, then hands out shared copies during planning."""
+
+    def __init__(self, instructions: list[Instruction], excluded: set[str]) -> None:
+        self._versions: Counter[str] = Counter()
+        self._excluded = excluded
+        self._arrays: dict[Key, tuple[np.ndarray, int, np.ndarray]] = {}
+        self._free: dict[int, list[np.ndarray]] = {}
+        self._finished: list[Key] = []
+        self._readers = self._count(instructions)
+
+    def _count(self, instructions: list[Instruction]) -> Counter[Key]:
+        readers: Counter[Key] = Counter()
+        for instruction in instructions:
+            arranged = arrangement(instruction)
+            if arranged.converts:
+                for operand, access in instruction.pairs:
+                    key = self._key(operand, access, arranged)
+                    if key is not None:
+                        readers[key] += 1
+            self.wrote(instruction)
+        self._versions.clear()
+        return readers
+
+    def _key(self, operand: Operand, access: Access, arranged: Arrangement) -> Key | None:
+        shown = arranged.operands[operand.name]
+        name = access.buffer.name
+        if shown.direct or operand.is_output or name in self._excluded or shown.compute == access.dtype.numpy:
+            return None
+        place = (access.offset, access.shape, access.strides, access.dtype)
+        return (name, self._versions[name], place, shown.shape, shown.compute.str)
+
+    def find(self, operand: Operand, access: Access, arranged: Arrangement) -> tuple[np.ndarray | None, bool]:
+        """A shared array for a reader, and whether it must still be filled; `None` if the window has only one reader."""
+        key = self._key(operand, access, arranged)
+        if key is None or self._readers[key] < 1:
+            return None, True
+        held = self._arrays.get(key)
+        left = self._readers[key] = self._readers[key] - 1
+        if held is None:
+            if left == 0:
+                return None, True
+            array, size, raw = self._allocate(arranged.operands[operand.name])
+            self._arrays[key] = (array, size, raw)
+            return array, True
+        if left == 0:
+            self._finished.append(key)
+        return held[0], False
+
+    def _allocate(self, shown: Shown) -> tuple[np.ndarray, int, np.ndarray]:
+        nbytes = int(np.prod(shown.shape)) * shown.compute.itemsize
+        pool = self._free.get(nbytes)
+        raw = pool.pop() if pool else aligned_bytes(nbytes)
+        return np.ndarray(shown.shape, shown.compute, raw), nbytes, raw
+
+    def wrote(self, instruction: Instruction) -> None:
+        """An instruction has been planned: copies of what it wrote are no longer true, finished ones are recycled."""
+        for operand, access in instruction.pairs:
+            if operand.is_output:
+                self._versions[access.buffer.name] += 1
+        for key in self._finished:
+            _, size, raw = self._arrays.pop(key)
+            self._free.setdefault(size, []).append(raw)
+        self._finished.clear()

@@ -1,0 +1,108 @@
+"""A staged kernel ready to run: program, plan and time, each made when first needed and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nki import errors
+from nki.arguments import Leaf, to_torch
+from nki.ir.program import Buffer, Program
+from nki.passes import prepare
+
+if TYPE_CHECKING:
+    from interpreter.plan import Plan
+    from interpreter.timing.timeline import Timeline
+    from nki.frontend.recorded import Dependencies
+
+
+class Compiled:
+    """One program of a kernel's cache.
+
+    strict: whether uninitialised reads are errors; otherwise the memory they see is poisoned.
+    """
+
+    def __init__(self, program: Program, dependencies: Dependencies | None = None, *, strict: bool = True) -> None:
+        self.program = program
+        self.dependencies = dependencies
+        self.poisoned = prepare(program, strict=strict)
+        self.mutated = program.mutated
+        self._plan: Plan | None = None
+        self._timelines: dict[tuple[str, str], Timeline] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """The prebound calls."""
+        if self._plan is None:
+            from interpreter.plan import Plan
+
+            self._plan = Plan(self.program, self.poisoned)
+        return self._plan
+
+    def timeline(self, schedule: str = "auto", dge: str = "auto") -> Timeline:
+        """The program's time; values are not looked at."""
+        key = (schedule, dge)
+        if key not in self._timelines:
+            from interpreter.timing import time_program
+            from nki.passes.dependencies import dependencies
+
+            self._timelines[key] = time_program(
+                self.program, dependencies(self.program), schedule=schedule, dge=dge
+            )
+        return self._timelines[key]
+
+    def run(self, leaves: list[Leaf]) -> Any:
+        """Execute on the caller's tensors. Their arrays change only if the whole run succeeds."""
+        from interpreter.execute import execute
+        from interpreter.memory import poison
+
+        program = self.program
+        arrays: dict[str, np.ndarray] = {}
+        for buffer, leaf in zip(program.arguments, leaves):
+            arrays[buffer.name] = leaf.array.copy() if buffer.name in self.mutated else leaf.array
+        for buffer in program.results:
+            if buffer.name not in arrays:
+                arrays[buffer.name] = np.empty(buffer.shape, buffer.dtype.numpy)
+                if buffer.name in self.poisoned:
+                    poison(arrays[buffer.name])
+        execute(self.plan, arrays)
+        return deliver(program, leaves, arrays, self.mutated)
+
+
+def deliver(program: Program, leaves: list[Leaf], arrays: dict[str, np.ndarray], mutated: set[str]) -> Any:
+    """Copy mutated arguments back and hand the results out in the caller's framework."""
+    by_name = {buffer.name: leaf for buffer, leaf in zip(program.arguments, leaves)}
+    for name in mutated:
+        by_name[name].write_back(arrays[name])
+    torch_out = any(leaf.is_torch for leaf in leaves)
+
+    def result(buffer: Buffer) -> Any:
+        if buffer.name in by_name:
+            return by_name[buffer.name].original
+        return to_torch(arrays[buffer.name]) if torch_out else arrays[buffer.name]
+
+    if program.result_form == "none":
+        return None
+    results = tuple(result(buffer) for buffer in program.results)
+    return results if program.result_form == "tuple" else results[0]
+
+
+def check_arguments(program: Program, leaves: list[Leaf]) -> None:
+    """Compare tensors with the recorded shapes and dtypes of a loaded program."""
+    if len(leaves) != len(program.arguments):
+        raise errors.ArgumentError(
+            f"{program.name} takes {len(program.arguments)} tensors, got {len(leaves)}",
+            found=f"{len(leaves)} tensors",
+            allowed=", ".join(buffer.describe() for buffer in program.arguments),
+            remedy="pass one array per recorded argument, in order",
+        )
+    for buffer, leaf in zip(program.arguments, leaves):
+        if tuple(leaf.array.shape) != buffer.shape or leaf.dtype != buffer.dtype:
+            raise errors.ArgumentError(
+                f"{program.name}: argument `{buffer.name}` was recorded as {list(buffer.shape)} {buffer.dtype}",
+                operand=buffer.name,
+                found=f"{list(leaf.array.shape)} {leaf.dtype}",
+                allowed=f"{list(buffer.shape)} {buffer.dtype}",
+                remedy="pass an array of the recorded shape and dtype, or stage the kernel again",
+            )

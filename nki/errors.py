@@ -1,0 +1,307 @@
+"""Every mistake a user can make, one class each.
+
+An error says what is wrong, where (the user's file, line and code, and the chain of calls that led there), which
+operand, what was found, what is allowed on which generation, and what to do. All derive from `NkiError` and, where
+the documentation names a Python exception, from that one too. `NkiValidationError` is the family of hardware limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nki.span import Frame, Span
+
+
+class NkiError(Exception):
+    """Base of all errors of this project.
+
+    `message` is one sentence; `operand`, `found`, `allowed` and `remedy` are the parts a tool may want apart.
+    `span` says where in the user's source it happened (`None` when there is no source).
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operand: str | None = None,
+        found: object = None,
+        allowed: object = None,
+        remedy: str | None = None,
+        span: Span | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.operand = operand
+        self.found = found
+        self.allowed = allowed
+        self.remedy = remedy
+        self.span = span
+        self.notes = notes
+
+    def at(self, span: Span | None) -> NkiError:
+        """This error, placed at `span` unless it already has a place."""
+        if self.span is None:
+            self.span = span
+        return self
+
+    def diagnostic(self) -> Diagnostic:
+        """The same finding as a record."""
+        where = self.span
+        return Diagnostic(
+            code=self.code,
+            severity="error",
+            message=self.explain(),
+            file=where.file if where else "",
+            line=where.line if where else 0,
+        )
+
+    def explain(self) -> str:
+        """The message with operand, found, allowed, notes and remedy, but without the source excerpt."""
+        lines = [self.message]
+        for label, value in (("operand", self.operand), ("found", self.found), ("allowed", self.allowed)):
+            if value is not None:
+                lines.append(f"  {label + ':':9}{value}")
+        lines += [f"  {note}" for note in self.notes]
+        if self.remedy:
+            lines.append(f"  {'help:':9}{self.remedy}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        first, *rest = self.explain().split("\n")
+        excerpt = source_excerpt(self.span) if self.span else []
+        return "\n".join([first, *excerpt, *rest])
+
+
+def raise_diagnostic(found: Diagnostic) -> None:
+    """Raise the error class that a diagnostic's code belongs to."""
+    classes = {kind.code: kind for kind in all_errors()}
+    kind = classes.get(found.code, NkiValidationError)
+    raise kind(found.message, span=Span((Frame(found.file, found.line, "kernel"),)))
+
+
+def all_errors() -> list[type[NkiError]]:
+    """Every error class, bases first."""
+    found: list[type[NkiError]] = [NkiError]
+    for kind in found:
+        found += [sub for sub in kind.__subclasses__() if sub not in found]
+    return found
+
+
+def source_excerpt(span: Span) -> list[str]:
+    """The lines of an error text that show where: file, line, code with a caret, and the chain of calls."""
+    inner, *outer = span.frames
+    lines = [f"  --> {inner.file}:{inner.line}, in {inner.function}"]
+    text = inner.text
+    if text.strip():
+        number = f"{inner.line:5d} | "
+        lines.append(number + text)
+        start = inner.column if inner.column is not None else len(text) - len(text.lstrip())
+        end = inner.end_column if inner.end_column is not None else len(text)
+        lines.append(" " * (len(number) - 2) + "| " + " " * start + "^" * max(1, end - start))
+    lines += [f"      called from {frame.file}:{frame.line}, in {frame.function}" for frame in outer]
+    return lines
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding of `kernel.check` or of a sanitizer.
+
+    `severity` is `error` (cannot run), `warning` (very likely a fault) or `note` (portability, performance,
+    deprecation, or what only the real compiler refuses). `file` and `line` are the innermost user frame.
+    """
+
+    code: str
+    severity: str
+    message: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.severity}[{self.code}]: {self.message}"
+
+
+class KernelError(NkiError, ValueError):
+    """A kernel cannot be staged for a reason that has no class of its own."""
+
+    code = "kernel"
+
+
+class UserError(NkiError):
+    """An exception of the kernel's own code (an assertion, a wrong index...), with its place and call chain."""
+
+    code = "kernel-exception"
+
+
+class UserAssertionError(UserError, AssertionError):
+    """An `assert` in the kernel failed; its message stands unchanged in this error."""
+
+    code = "kernel-assertion"
+
+
+class OutsideKernelError(NkiError, RuntimeError):
+    """An instruction was called while no kernel is being staged."""
+
+    code = "outside-kernel"
+
+
+class ArgumentError(NkiError, TypeError):
+    """A kernel or an instruction was called with the wrong arguments."""
+
+    code = "argument"
+
+
+class UnknownKeywordError(ArgumentError):
+    """A keyword that the function does not have."""
+
+    code = "unknown-keyword"
+
+
+class DtypeError(NkiError, TypeError):
+    """A data type that NKI does not have or that an operand does not accept."""
+
+    code = "dtype"
+
+
+class OperatorError(NkiError, TypeError):
+    """A token that is no operator, or an operator at a place where it is not allowed."""
+
+    code = "operator"
+
+
+class TargetError(NkiError, ValueError):
+    """An unknown hardware generation, or an instruction that a generation does not have."""
+
+    code = "target"
+
+
+class ShapeError(NkiError, ValueError):
+    """Shapes that do not fit together, or a view that cannot be made."""
+
+    code = "shape"
+
+
+class BoundsError(NkiError, IndexError):
+    """An index, a slice or an access pattern that leaves its tensor."""
+
+    code = "out-of-bounds"
+
+
+class TruthValueError(NkiError, TypeError, ValueError):
+    """A tile or a register was used where Python needs a value while staging."""
+
+    code = "truth-value"
+
+
+class SubsetError(NkiError, SyntaxError):
+    """A Python construct that a kernel cannot contain."""
+
+    code = "subset"
+
+    def __str__(self) -> str:
+        return NkiError.__str__(self)
+
+
+class RemovedApiError(NkiError, NotImplementedError, AttributeError):
+    """A name of an older release; the message names its replacement."""
+
+    code = "removed"
+
+
+class NkiValidationError(NkiError):
+    """A limit or a rule of the hardware is violated."""
+
+    code = "validation"
+
+
+class PartitionLimitError(NkiValidationError, AssertionError):
+    """More partitions than the hardware has."""
+
+    code = "partitions"
+
+
+class LimitError(NkiValidationError, ValueError):
+    """A dimension of an operand is larger than the generation allows."""
+
+    code = "limit"
+
+
+class OperandShapeError(NkiValidationError, ShapeError):
+    """The operands of an instruction do not fit together."""
+
+    code = "operand-shape"
+
+
+class OperandDtypeError(NkiValidationError, DtypeError):
+    """An operand has a data type that the instruction does not take."""
+
+    code = "operand-dtype"
+
+
+class MemoryError_(NkiValidationError, ValueError):
+    """An operand lives in a memory that the instruction or engine cannot reach."""
+
+    code = "memory"
+
+
+class EngineError(NkiValidationError, ValueError):
+    """An engine that cannot run the instruction with these operands."""
+
+    code = "engine"
+
+
+class RuleError(NkiValidationError, ValueError):
+    """A rule of one instruction that has no class of its own."""
+
+    code = "rule"
+
+
+class CapacityError(NkiValidationError, MemoryError):
+    """SBUF or PSUM does not hold all tiles that are live at one point of the program."""
+
+    code = "capacity"
+
+
+class FragmentationError(CapacityError):
+    """The free bytes would suffice, but no gap between the live tiles is large enough."""
+
+    code = "fragmentation"
+
+
+class UninitializedReadError(NkiValidationError, ValueError):
+    """Elements are read that no instruction has written."""
+
+    code = "uninitialized-read"
+
+
+class AliasingError(NkiValidationError, ValueError):
+    """Bytes are read that another tile placed at the same address has overwritten."""
+
+    code = "aliasing"
+
+
+class UnwrittenOutputError(NkiValidationError, ValueError):
+    """Elements of a returned tensor are never written."""
+
+    code = "unwritten-output"
+
+
+class ReturnError(NkiError, ValueError):
+    """A kernel returned something that is not a tensor in shared HBM."""
+
+    code = "return"
+
+
+class IrSyntaxError(NkiError, ValueError):
+    """A `.nkir` text that is not a program."""
+
+    code = "ir-syntax"
+
+
+class IrVersionError(IrSyntaxError):
+    """A `.nkir` text written for another version of the format."""
+
+    code = "ir-version"

@@ -1,0 +1,223 @@
+"""Staging: the rewritten kernel runs under CPython with symbolic tiles, and a program is what it leaves behind."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from nki import errors
+from nki.arguments import Arguments, Leaf
+from nki.enums import MemoryRegion
+from nki.errors import Diagnostic
+from nki.frontend.callsite import call_site_name
+from nki.frontend.hooks import HostHooks
+from nki.frontend.recorded import Dependencies
+from nki.frontend.rewrite import rewrite_kernel
+from nki.frontend.source import function_source
+from nki.frontend.subset import check_subset
+from nki.ir.builder import Builder
+from nki.ir.program import Access, Buffer, Program
+from nki.span import UNKNOWN, Frame, Span, from_traceback, is_user_code, stop_at
+from nki.tensor import NkiTensor
+
+
+class NeedsEager(Exception):
+    """The kernel calls `breakpoint()`: it must be run eagerly, so that the debugger sees values."""
+
+
+class StagingHooks(HostHooks):
+    """Follows calls into user functions, checks each against the subset, and looks out for `breakpoint()`."""
+
+    def __init__(self, builder: Builder, dependencies: Dependencies, eager: bool) -> None:
+        super().__init__(dependencies)
+        self.builder = builder
+        self.eager = eager
+
+    def _enter(self, function: FunctionType) -> FunctionType:
+        before = len(self.reached)
+        changed = super()._enter(function)
+        for reached in self.reached[before:]:
+            self.enter_source(reached)
+        return changed
+
+    def enter_source(self, function: Callable[..., Any], *, kernel: bool = False) -> None:
+        """Check the source of a user function that is about to run."""
+        code = getattr(function, "__code__", None)
+        if code is not None and "breakpoint" in code.co_names and not self.eager:
+            raise NeedsEager
+        source = function_source(function)
+        if source is None:
+            return
+        for found in check_subset(source, kernel=kernel):
+            if found.severity == "error":
+                frame = Frame(found.file, found.line, source.name, found.col, found.end_col)
+                raise errors.SubsetError(found.message, remedy=found.remedy, span=Span((frame,)))
+            self.builder.program.diagnostics.append(
+                Diagnostic(found.code, found.severity, found.message, found.file, found.line)
+            )
+
+
+def stage(
+    kernel: Callable[..., Any],
+    arguments: Arguments,
+    builder: Builder,
+    *,
+    eager: bool = False,
+) -> tuple[Program, Dependencies]:
+    """Run `kernel` symbolically on the arguments' shapes and dtypes. Returns the program and what it depends on.
+
+    Every error that leaves is an `NkiError` placed in the user's source.
+    """
+    dependencies = Dependencies()
+    dependencies.record(kernel)
+    hooks = StagingHooks(builder, dependencies, eager)
+    builder.name_of_tile = _name_of_tile
+    builder.call = hooks.call
+    program = builder.program
+    program.span = _return_span(kernel)
+    with builder:
+        tensors = [_argument(builder, leaf) for leaf in arguments.leaves]
+        program.arguments = [tensor.access.buffer for tensor in tensors]
+        try:
+            hooks.enter_source(kernel, kernel=True)
+            result = _run(rewrite_kernel(kernel, hooks), arguments.filled(tensors))
+        except NeedsEager:
+            raise
+        except errors.NkiError as error:
+            if error.span is None or error.span is UNKNOWN:
+                error.span = from_traceback(error)
+            raise
+        except Exception as error:
+            raise _user_error(error) from error
+    _set_results(program, result)
+    return program, dependencies
+
+
+def _run(kernel: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """The border of user code: no user frame is looked for below this one."""
+    positional, keywords = _split(kernel, values)
+    return kernel(*positional, **keywords)
+
+
+stop_at(_run.__code__)
+
+
+def _split(kernel: Callable[..., Any], values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Bound arguments as a call: `*args` and `**kwargs` parameters are spread again."""
+    code = getattr(kernel, "__code__", None)
+    if code is None:
+        return [], dict(values)
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    count = code.co_argcount + code.co_kwonlyargcount
+    rest = list(code.co_varnames[count:])
+    star = rest.pop(0) if code.co_flags & 0x04 else None
+    double = rest.pop(0) if code.co_flags & 0x08 else None
+    names = code.co_varnames[: code.co_argcount]
+    if star is not None and values.get(star):
+        positional = [values[name] for name in names if name in values] + list(values[star])
+        names = ()
+    for name, value in values.items():
+        if name == double:
+            keywords.update(value)
+        elif name != star and (name in names or name in code.co_varnames[code.co_argcount : count]):
+            keywords[name] = value
+    return positional, keywords
+
+
+def _argument(builder: Builder, leaf: Leaf) -> NkiTensor:
+    buffer = builder.buffer(
+        tuple(leaf.array.shape), leaf.dtype, MemoryRegion.shared_hbm, label=leaf.name, role="argument"
+    )
+    return NkiTensor._of(Access.whole(buffer))
+
+
+def _name_of_tile() -> str | None:
+    """The variable that receives the tile being allocated, from the innermost user frame."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if is_user_code(frame.f_code):
+            return call_site_name(frame.f_code, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _user_error(error: Exception) -> errors.NkiError:
+    """An exception of the kernel's own code as an error of ours that is still of the original type."""
+    span = from_traceback(error)
+    text = str(error)
+    if isinstance(error, AssertionError):
+        return errors.UserAssertionError(text or "an assertion of the kernel failed", span=span)
+    kind = type(error)
+    try:
+        placed = type("UserError", (errors.UserError, kind), {"__module__": "nki.errors"})
+        wrapped: errors.NkiError = placed(f"{kind.__name__}: {text}", span=span)
+    except TypeError:
+        wrapped = errors.UserError(f"{kind.__name__}: {text}", span=span)
+    return wrapped
+
+
+def _set_results(program: Program, result: Any) -> None:
+    if result is None:
+        return
+    several = isinstance(result, (tuple, list))
+    program.result_form = "tuple" if several else "one"
+    for position, item in enumerate(result if several else (result,)):
+        program.results.append(_result(program, item, position if several else None))
+
+
+def _result(program: Program, item: Any, position: int | None) -> Buffer:
+    what = "the returned value" if position is None else f"returned value {position}"
+    if not isinstance(item, NkiTensor):
+        raise errors.ReturnError(
+            f"{what} is a {type(item).__name__}, not a tensor",
+            found=f"{item!r:.80}",
+            allowed="a tensor allocated with buffer=nl.shared_hbm, or a tuple of them",
+            remedy="store the result into an output tensor and return that",
+            span=program.span,
+        )
+    access = item.access
+    buffer = access.buffer
+    if buffer.memory is not MemoryRegion.shared_hbm:
+        raise errors.ReturnError(
+            f"{what} is not in shared HBM: {access.describe()}",
+            operand=buffer.label or buffer.name,
+            found=buffer.memory.value,
+            allowed="shared_hbm",
+            remedy="out = nl.ndarray(shape, dtype, buffer=nl.shared_hbm); nisa.dma_copy(dst=out, src=...); return out",
+            span=program.span,
+        )
+    if (
+        access.size != buffer.nbytes // buffer.dtype.itemsize
+        or not access.dense()
+        or access.dtype != buffer.dtype
+    ):
+        raise errors.ReturnError(
+            f"{what} is a view of part of {buffer.describe()}",
+            operand=buffer.label or buffer.name,
+            found=f"shape {list(access.shape)}, strides {list(access.strides)}, offset {access.offset}",
+            allowed="whole tensors",
+            remedy="return the tensor itself, or copy the part into an output of its own",
+            span=program.span,
+        )
+    if access.shape != buffer.shape:
+        if buffer.role == "argument":
+            return buffer
+        buffer.shape = access.shape
+    return buffer
+
+
+def _return_span(kernel: Callable[..., Any]) -> Span:
+    """The place of the kernel's last `return` (or its `def`)."""
+    source = function_source(kernel)
+    if source is None:
+        return UNKNOWN
+    line, column, end = source.node.lineno, source.node.col_offset, None
+    for node in ast.walk(source.node):
+        if isinstance(node, ast.Return) and node.lineno > line:
+            line, column = node.lineno, node.col_offset
+            end = node.end_col_offset if node.end_lineno == node.lineno else None
+    return Span((Frame(source.file, line, source.name, column, end),))

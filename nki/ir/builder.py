@@ -1,0 +1,159 @@
+"""The program being staged: `nki.language` and `nki.isa` append to it without knowing who drives it.
+
+One builder is current per thread while a kernel runs under CPython with symbolic tiles. `on_append` is set in eager
+mode, where every instruction is executed as soon as it is staged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nki import errors
+from nki.dtypes import DType
+from nki.enums import MemoryRegion
+from nki.errors import Diagnostic
+from nki.ir.groups import AccumulationGroups
+from nki.ir.instruction import Instruction, bind
+from nki.ir.program import Access, Buffer, Program, Shape
+from nki.ir.verify import verify
+from nki.span import Span, capture
+from nki.target import Target
+
+
+class _Current(threading.local):
+    builder: Builder | None = None
+
+
+_current = _Current()
+
+
+class Builder:
+    """Collects buffers and instructions of one program on one core.
+
+    grid: number of cores the kernel was launched on, `None` without brackets.
+    name_of_tile: the user's variable that receives the tile being allocated, if the front end can tell.
+    call: what an inner kernel's function must pass before it is called (recorded and rewritten by the front end).
+    on_append, on_buffer, read_values: the machine of eager mode.
+    """
+
+    def __init__(self, name: str, target: Target, *, grid: int | None = None, core: int = 0) -> None:
+        self.program = Program(name, target)
+        self.target = target
+        self.grid = grid
+        self.core = core
+        self.groups = AccumulationGroups()
+        self.on_append: Callable[[Instruction], None] | None = None
+        self.on_buffer: Callable[[Buffer], None] | None = None
+        self.read_values: Callable[[Access], np.ndarray] | None = None
+        self.call: Callable[[Any], Any] | None = None
+        self.name_of_tile: Callable[[], str | None] | None = None
+        self._names: set[str] = set()
+        self._counter: dict[str, int] = {}
+        self._seen_warnings: set[tuple[str, str, Span]] = set()
+
+    def __enter__(self) -> Builder:
+        self._outer = _current.builder
+        _current.builder = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.builder = self._outer
+
+    def buffer(
+        self,
+        shape: Shape,
+        dtype: DType,
+        memory: MemoryRegion,
+        *,
+        label: str = "",
+        role: str = "internal",
+        address: tuple[int, int] | None = None,
+        data: np.ndarray | None = None,
+    ) -> Buffer:
+        """Declare storage; its name in the program is made from `label` and is unique."""
+        label = label or (self.name_of_tile() if self.name_of_tile else None) or ""
+        buffer = Buffer(
+            self._unique(label or memory.value),
+            shape,
+            dtype,
+            memory,
+            role=role,
+            address=address,
+            label=label,
+            span=capture(2),
+            core=self.core,
+            data=data,
+        )
+        if address is not None:
+            self.program.flags.add("fixed_order")
+        self.program.buffers.append(buffer)
+        if self.on_buffer is not None:
+            self.on_buffer(buffer)
+        return buffer
+
+    def _unique(self, label: str) -> str:
+        stem = "".join(c if c.isalnum() or c == "_" else "_" for c in label) or "t"
+        if stem[0].isdigit():
+            stem = "t" + stem
+        name = stem
+        while name in self._names:
+            self._counter[stem] = self._counter.get(stem, 0) + 1
+            name = f"{stem}.{self._counter[stem]}"
+        self._names.add(name)
+        return name
+
+    def append(self, instruction: Instruction) -> None:
+        """Verify an instruction and add it to the program; nothing is added if it is refused."""
+        warnings = verify(instruction, self.target)
+        instruction.resolve(self)
+        if self.groups.active and not instruction.accumulates:
+            for access in instruction.writes():
+                self.groups.ended(access)
+        self.program.cores[0].append(instruction)
+        for severity, text in warnings:
+            self.warn(instruction.mnemonic, severity, text, instruction.span)
+        if self.on_append is not None:
+            self.on_append(instruction)
+
+    def warn(self, code: str, severity: str, text: str, span: Span) -> None:
+        """Record a warning or a note, once per place."""
+        key = (code, text, span)
+        if key not in self._seen_warnings:
+            self._seen_warnings.add(key)
+            self.program.diagnostics.append(Diagnostic(code, severity, text, span.file, span.line))
+
+
+def current() -> Builder | None:
+    """The builder of the kernel being staged in this thread, if any."""
+    return _current.builder
+
+
+def require(what: str) -> Builder:
+    """The current builder; an error naming `what` if no kernel is being staged."""
+    builder = _current.builder
+    if builder is None:
+        raise errors.OutsideKernelError(
+            f"{what} was called outside a kernel",
+            found="no kernel is being staged",
+            allowed="inside a function decorated with @nki.jit",
+            remedy="move the call into a kernel and call the kernel",
+            span=capture(2),
+        )
+    return builder
+
+
+def issue(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Instruction:
+    """What calling `nisa.<mnemonic>(...)` does: bind, verify, append. Errors are placed at the caller's line."""
+    builder = _current.builder or require(f"nisa.{cls.mnemonic}")
+    span = capture(2)
+    try:
+        instruction = cls(bind(cls, args, kwargs), span)
+        builder.append(instruction)
+    except errors.NkiError as error:
+        error.at(span)
+        raise
+    return instruction

@@ -1,0 +1,306 @@
+"""What an instruction is: one class holding its parameters, rules, semantics, cost and documentation.
+
+A subclass declares its parameters in documented order (`destination`, `source`, `attribute`, `engine_choice`), its
+limits and rules, `semantics` and `cost`. From that follow, with no further code: the public function with its
+signature, argument conversion and errors, the verifier, printer and parser, dispatch, timing, the documentation page
+and a Hypothesis strategy. `nki/isa/tensor_copy.py` is the shortest real one.
+
+`semantics(self, a)` runs once, when the plan is made. `a` holds one array per operand (in the precision `compute`
+names; numbers stay numbers; absent operands are `None`), `a.scratch(shape, dtype)` and `a.state(name)`. It yields
+`(function, arguments)` pairs which the machine calls in order at every execution. It is arithmetic only: reading,
+widening, rounding and storing are the machine's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nki import errors
+from nki.enums import engine as Engine
+from nki.enums import nc_version
+from nki.ir.cost import Phase
+from nki.ir.operands import REQUIRED, Attribute, Operand, plain
+from nki.ir.program import Access, Shape
+from nki.span import UNKNOWN, Span
+
+if TYPE_CHECKING:
+    from nki.ir.builder import Builder
+    from nki.target import Target
+
+REGISTRY: dict[str, type[Instruction]] = {}
+"""Every instruction class by its mnemonic."""
+
+Steps = Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]
+
+
+class EngineChoice:
+    """The documented `engine=` parameter: engines in order of preference, the default lets the first legal one win."""
+
+    def __init__(self, engines: tuple[Engine, ...]) -> None:
+        self.engines = engines
+        self.name = "engine"
+        self.default = Engine.unknown
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+
+def engine_choice(*engines: Engine) -> Any:
+    """Declare the `engine=` parameter."""
+    return EngineChoice(engines)
+
+
+Parameter = Operand | Attribute | EngineChoice
+
+
+class Instruction:
+    """Base of all instructions. Instances are nodes of a program; their parameters are plain attributes.
+
+    since: first generation that has it.  engines: where it can run, in order of preference.
+    limits: dimension letter -> name of the `Target` field that bounds it.
+    layout: "elementwise" (all free axes alike, partition axis first), or "declared" (see `array_shapes`).
+    states: names of engine registers it reads or writes (kept between instructions, one value per partition).
+    accumulates: whether its writes form accumulation groups (see `nki/ir/groups.py`).
+    effects: what it does besides writing operands, from the closed list in `nki/ir/effects.py`.
+    """
+
+    mnemonic: ClassVar[str] = ""
+    parameters: ClassVar[dict[str, Parameter]] = {}
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    attributes: ClassVar[tuple[Attribute, ...]] = ()
+    constants: ClassVar[tuple[str, ...]] = ()
+    signature: ClassVar[inspect.Signature]
+    since: ClassVar[nc_version] = nc_version.gen2
+    engines: ClassVar[tuple[Engine, ...]] = ()
+    limits: ClassVar[dict[str, str]] = {"P": "pmax"}
+    rules: ClassVar[tuple[Any, ...]] = ()
+    layout: ClassVar[str] = "elementwise"
+    states: ClassVar[tuple[str, ...]] = ()
+    effects: ClassVar[tuple[str, ...]] = ()
+    accumulates: ClassVar[bool] = False
+    has_engine_parameter: ClassVar[bool] = False
+    abstract: ClassVar[bool] = False
+
+    engine: Any = Engine.unknown
+    name: Any = None
+
+    def __init__(self, values: dict[str, Any], span: Span = UNKNOWN) -> None:
+        self.__dict__.update(values)
+        self.span = span
+        self.after: tuple[Instruction, ...] = ()
+        self.pairs: tuple[tuple[Operand, Access], ...] = tuple(
+            [(operand, values[operand.name]) for operand in self.operands if type(values[operand.name]) is Access]
+        )
+
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        declared = {k: v for k, v in vars(cls).items() if isinstance(v, (Operand, Attribute, EngineChoice))}
+        cls.abstract = abstract
+        cls.parameters = declared or cls.parameters
+        cls.operands = tuple(p for p in cls.parameters.values() if isinstance(p, Operand))
+        cls.attributes = tuple(p for p in cls.parameters.values() if isinstance(p, Attribute))
+        cls.constants = tuple(
+            name
+            for name, p in cls.parameters.items()
+            if (isinstance(p, Attribute) or (isinstance(p, Operand) and p.scalar)) and name != "name"
+        )
+        choice = cls.parameters.get("engine")
+        cls.has_engine_parameter = isinstance(choice, EngineChoice)
+        if isinstance(choice, EngineChoice):
+            cls.engines = choice.engines
+        own = [f for f in vars(cls).values() if hasattr(f, "rule_text")]
+        names = {f.__name__ for f in own}
+        cls.rules = (*(f for f in cls.rules if f.__name__ not in names), *own)
+        cls.mnemonic = cls.__name__
+        cls.signature = _signature(cls)
+        if not abstract:
+            _check_complete(cls)
+            REGISTRY[cls.mnemonic] = cls
+
+    # what a subclass says ------------------------------------------------------------------------------------
+
+    def compute(self) -> str:
+        """Precision the operands are presented in: "float32", "int32" or "raw" (the stored type, no conversion)."""
+        return "float32"
+
+    def compute_of(self, operand: Operand) -> str:
+        """Precision of one operand; `compute()` unless a subclass says otherwise."""
+        return self.compute()
+
+    def extents(self, operand: Operand, access: Access) -> Shape:
+        """The sizes that the operand's dimension letters stand for."""
+        return (access.size,) if len(operand.dims) == 1 else (access.partitions, access.free)
+
+    def array_shapes(self) -> dict[str, Shape]:
+        """With layout "declared": the shape in which `semantics` wants each array operand."""
+        return {}
+
+    def semantics(self, a: Any) -> Steps:
+        """Yield the calls that compute the outputs from the inputs (see the module's text)."""
+        raise NotImplementedError
+
+    def cost(self, target: Target) -> tuple[Phase, ...]:
+        """The phases this instruction takes on its engine, from its operands and the target's figures."""
+        raise NotImplementedError
+
+    def engine_fault(self, engine: Engine, target: Target) -> str | None:
+        """Why `engine`, one of `engines`, cannot run these operands; `None` if it can."""
+        return None
+
+    def resolve(self, builder: Builder) -> None:
+        """Settle at staging what depends on the instructions before this one (e.g. `accumulate=None`)."""
+
+    # what follows --------------------------------------------------------------------------------------------
+
+    def accesses(self) -> tuple[tuple[Operand, Access], ...]:
+        """All tensor operands that are present, with their declarations."""
+        return self.pairs
+
+    def reads(self) -> list[Access]:
+        """The windows whose old content the instruction looks at."""
+        return [access for operand, access in self.pairs if operand.direction != "out"]
+
+    def writes(self) -> list[Access]:
+        """The windows it writes."""
+        return [access for operand, access in self.pairs if operand.direction != "in"]
+
+    def key(self) -> tuple[Any, ...]:
+        """Hashable summary of everything legality and cost depend on (not on which buffers are meant)."""
+        values = self.__dict__
+        parts: list[Any] = [self.mnemonic, self.engine._value_]
+        for operand, access in self.pairs:
+            parts.append(operand.name)
+            parts.append(access.signature)
+        for name in self.constants:
+            value = values[name]
+            if type(value) is not Access:
+                parts.append(value)
+                parts.append(type(value))
+        return tuple(parts)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{n}={self.__dict__.get(n)!r}" for n in self.parameters)
+        return f"{self.mnemonic}({inside})"
+
+
+def _signature(cls: type[Instruction]) -> inspect.Signature:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = []
+    for name, spec in cls.parameters.items():
+        default = inspect.Parameter.empty if spec.default is REQUIRED else spec.default
+        parameters.append(inspect.Parameter(name, kind, default=default))
+    return inspect.Signature(parameters)
+
+
+def _check_complete(cls: type[Instruction]) -> None:
+    for method in ("semantics", "cost"):
+        if getattr(cls, method) is getattr(Instruction, method):
+            raise TypeError(f"instruction {cls.__name__} has no `{method}`")
+    if not cls.__doc__:
+        raise TypeError(f"instruction {cls.__name__} has no docstring")
+    if not cls.engines:
+        raise TypeError(f"instruction {cls.__name__} names no engine")
+
+
+def bind(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Match a call's arguments with the parameters of `cls`, as Python would, and convert them."""
+    parameters = cls.parameters
+    if len(args) > len(parameters):
+        raise errors.ArgumentError(
+            f"{cls.mnemonic}() takes {len(parameters)} arguments but {len(args)} were given",
+            found=f"{len(args)} positional arguments",
+            allowed=f"{cls.mnemonic}{cls.signature}",
+            remedy="drop the surplus arguments",
+        )
+    given = dict(zip(parameters, args))
+    for name, value in kwargs.items():
+        if name not in parameters or name in given:
+            raise _keyword_error(cls, name, name in given)
+        given[name] = value
+    values: dict[str, Any] = {}
+    for name, spec in parameters.items():
+        if name in given:
+            values[name] = _convert(cls, spec, given[name])
+        elif spec.default is REQUIRED:
+            raise errors.ArgumentError(
+                f"{cls.mnemonic}() misses its argument `{name}`",
+                operand=name,
+                found="nothing",
+                allowed=f"{cls.mnemonic}{cls.signature}",
+                remedy=f"pass {name}=...",
+            )
+        else:
+            values[name] = spec.default
+    return values
+
+
+def _keyword_error(cls: type[Instruction], name: str, twice: bool) -> errors.NkiError:
+    if twice:
+        return errors.ArgumentError(
+            f"{cls.mnemonic}() got multiple values for argument `{name}`",
+            operand=name,
+            allowed=f"{cls.mnemonic}{cls.signature}",
+            remedy=f"pass `{name}` once",
+        )
+    close = difflib.get_close_matches(name, cls.parameters, n=1)
+    return errors.UnknownKeywordError(
+        f"{cls.mnemonic}() got an unexpected keyword argument '{name}'",
+        operand=name,
+        found=f"{name}=...",
+        allowed=f"{cls.mnemonic}{cls.signature}",
+        remedy=f"did you mean `{close[0]}`?" if close else f"remove `{name}=`",
+    )
+
+
+def _convert(cls: type[Instruction], spec: Parameter, value: Any) -> Any:
+    if isinstance(spec, Operand):
+        access = getattr(value, "access", None)
+        if isinstance(access, Access):
+            return access
+        if value is None and (spec.default is None or spec.nullable):
+            return None
+        if spec.scalar:
+            number = _as_number(value)
+            if number is not None or value is None:
+                return number
+        wanted = "a tensor or a number" if spec.scalar else "a tensor"
+        raise errors.ArgumentError(
+            f"{cls.mnemonic}: `{spec.name}` must be {wanted}, got {type(value).__name__}",
+            operand=spec.name,
+            found=f"{value!r:.80}",
+            allowed=wanted,
+            remedy="allocate a tile with nl.ndarray and pass it" if not spec.scalar else f"pass {wanted}",
+        )
+    if isinstance(spec, EngineChoice):
+        return _engine(cls, value)
+    try:
+        return spec.kind.convert(value)
+    except errors.NkiError as error:
+        error.message = f"{cls.mnemonic}: `{spec.name}`: {error.message}"
+        error.operand = spec.name
+        raise
+
+
+def _as_number(value: Any) -> float | int | None:
+    if isinstance(value, (int, float)):
+        return plain(value)
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        item = value.item()
+        return item if isinstance(item, (int, float)) else float(value)
+    return None
+
+
+def _engine(cls: type[Instruction], value: Any) -> Engine:
+    if isinstance(value, Engine):
+        return value
+    allowed = ", ".join(f"nisa.engine.{e.name}" for e in (*cls.engines, Engine.unknown))
+    raise errors.ArgumentError(
+        f"{cls.mnemonic}: `engine` must be a member of nisa.engine, got {type(value).__name__}",
+        operand="engine",
+        found=repr(value),
+        allowed=allowed,
+        remedy=f"pass one of {allowed}",
+    )

@@ -1,0 +1,205 @@
+"""A program as text: everything that is run and timed, in the form that `parser.py` reads back.
+
+`grammar.lark` describes the form and shows an example. Diagnostics are left out, and so is every attribute that has
+its default value; the engine is always written, because the default leaves its choice to the verifier.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nki.ir.instruction import Instruction
+from nki.ir.notation import FORMAT_VERSION, access_text, buffer_text, default_label, name_text
+from nki.ir.operands import REQUIRED, Operand
+from nki.ir.program import Access, Buffer, Program
+from nki.span import UNKNOWN, Frame, Span
+from nki.target import Target, get_target
+
+DATA_WIDTH = 100
+"""Characters of base64 in one line."""
+
+
+def print_program(program: Program) -> str:
+    """The text of a program; it ends with a newline."""
+    return "\n".join(_Printer(program).lines()) + "\n"
+
+
+class _Form(NamedTuple):
+    """How the parameters of one instruction class are written: (name, show, text of the default)."""
+
+    operands: tuple[tuple[str, str | None], ...]
+    attributes: tuple[tuple[str, Callable[[Any], str], Any, str | None], ...]
+
+
+def _form(cls: type[Instruction]) -> _Form:
+    operands = tuple(
+        (operand.name, None if operand.default is REQUIRED else _number_text(operand.default))
+        for operand in cls.parameters.values()
+        if isinstance(operand, Operand)
+    )
+    attributes = tuple(
+        (spec.name, spec.kind.show, spec.default, _default_text(spec.kind.show, spec.default))
+        for spec in cls.attributes
+    )
+    return _Form(operands, attributes)
+
+
+def _default_text(show: Callable[[Any], str], default: Any) -> str | None:
+    if default is REQUIRED:
+        return None
+    return "None" if default is None else show(default)
+
+
+def _number_text(value: Any) -> str:
+    """A number that stands for a tensor, so that it is read back with its type and all its digits."""
+    return repr(value)
+
+
+class _Printer:
+    """One run over a program; collects the places it meets for the table at the end."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.labels: dict[int, str] = {}
+        self._forms: dict[type[Instruction], _Form] = {}
+        self._places: dict[tuple[Frame, int], int] = {}
+        self._spans: dict[int, str] = {}
+        self._accesses: dict[tuple[Any, ...], str] = {}
+
+    def lines(self) -> Iterator[str]:
+        """The text, line by line."""
+        program = self.program
+        yield f"nkir {FORMAT_VERSION}"
+        arguments = ", ".join(buffer_text(buffer.name) for buffer in program.arguments)
+        yield (
+            f"kernel {name_text(program.name)}({arguments}){self._results()} on {_target_text(program.target)}"
+            f"{self._place(program.span)}"
+        )
+        if program.flags:
+            yield f"flags {', '.join(name_text(flag) for flag in sorted(program.flags))}"
+        if program.buffers:
+            yield "buffers"
+            for buffer in program.buffers:
+                yield from self._buffer(buffer)
+        self._number_labels()
+        for number, instructions in enumerate(program.cores):
+            yield f"core {number}"
+            for instruction in instructions:
+                yield self._instruction(instruction)
+        if self._places:
+            yield "sources"
+            yield from map(_frame_text, self._places.items())
+
+    def _results(self) -> str:
+        program = self.program
+        names = ", ".join(buffer_text(buffer.name) for buffer in program.results)
+        if program.result_form == "none":
+            return ""
+        return f" -> {names}" if program.result_form == "one" else f" -> ({names})"
+
+    def _buffer(self, buffer: Buffer) -> Iterator[str]:
+        shape = ", ".join(map(str, buffer.shape))
+        parts = [f"  {buffer_text(buffer.name)}: [{shape}] {buffer.dtype} in {buffer.memory.value}"]
+        if buffer.role != "internal":
+            parts.append(buffer.role)
+        if buffer.address is not None:
+            partition, byte = buffer.address
+            parts.append(f"{'fixed ' if buffer.placed else ''}at ({partition}, {byte})")
+        if buffer.label != default_label(buffer.name):
+            parts.append(f"label {buffer.label!r}")
+        if buffer.core:
+            parts.append(f"core {buffer.core}")
+        text = " ".join(parts) + self._place(buffer.span)
+        if buffer.data is None:
+            yield text
+            return
+        yield f"{text} data"
+        data = base64.b64encode(np.ascontiguousarray(buffer.data).tobytes()).decode("ascii")
+        for start in range(0, len(data), DATA_WIDTH):
+            yield f"    '{data[start : start + DATA_WIDTH]}'"
+
+    def _number_labels(self) -> None:
+        for instructions in self.program.cores:
+            wanted = {id(producer) for instruction in instructions for producer in instruction.after}
+            if wanted:
+                found = [id(instruction) for instruction in instructions if id(instruction) in wanted]
+                self.labels.update((each, f"@{number}") for number, each in enumerate(found, 1))
+
+    def _instruction(self, instruction: Instruction) -> str:
+        values = instruction.__dict__
+        form = self._forms.get(type(instruction)) or self._forms.setdefault(
+            type(instruction), _form(type(instruction))
+        )
+        operands = []
+        for name, default in form.operands:
+            value = values.get(name)
+            if isinstance(value, Access):
+                operands.append(f"{name}={self._access(value)}")
+            elif _number_text(value) != default:
+                operands.append(f"{name}={_number_text(value)}")
+        attributes = []
+        for name, show, default, default_text in form.attributes:
+            value = values.get(name)
+            if value is not default:
+                text = show(value)
+                if text != default_text:
+                    attributes.append(f"{name}={text}")
+        label = self.labels.get(id(instruction))
+        line = f"  {label} {instruction.mnemonic}" if label else f"  {instruction.mnemonic}"
+        if operands:
+            line += " " + ", ".join(operands)
+        if attributes:
+            line += " {" + ", ".join(attributes) + "}"
+        line += f" engine={instruction.engine}"
+        if instruction.after:
+            after = ", ".join(self.labels.get(id(producer), "@?") for producer in instruction.after)
+            line += f" after=[{after}]"
+        return line + self._place(instruction.span)
+
+    def _access(self, access: Access) -> str:
+        key = (id(access.buffer), access.dtype, access.offset, access.shape, access.strides)
+        text = self._accesses.get(key)
+        if text is None:
+            text = self._accesses[key] = access_text(access)
+        return text
+
+    def _place(self, span: Span) -> str:
+        """` #3`, or nothing for what has no source."""
+        text = self._spans.get(id(span))
+        if text is None:
+            number = 0
+            for frame in () if span == UNKNOWN else reversed(span.frames):
+                number = self._places.setdefault((frame, number), len(self._places) + 1)
+            text = self._spans[id(span)] = f" #{number}" if number else ""
+        return text
+
+
+def _frame_text(entry: tuple[tuple[Frame, int], int]) -> str:
+    (frame, caller), number = entry
+    columns = ""
+    if frame.column is not None or frame.end_column is not None:
+        columns = ":" + ("" if frame.column is None else str(frame.column))
+        if frame.end_column is not None:
+            columns += f"-{frame.end_column}"
+    called = f" < #{caller}" if caller else ""
+    return f"  #{number} = {frame.file!r}:{frame.line}{columns} in {name_text(frame.function)}{called}"
+
+
+def _target_text(target: Target) -> str:
+    """`trn2`, or with the numbers in which a what-if machine differs from its generation."""
+    usual = get_target(target.version)
+    changes = []
+    for field in fields(target):
+        value = getattr(target, field.name)
+        if field.init and field.name not in ("name", "version") and value != getattr(usual, field.name):
+            changes.append(f"{field.name}={value.name if isinstance(value, Enum) else repr(value)}")
+    text = name_text(target.name)
+    if target.name != usual.name:
+        text += f" like {usual.name}"
+    return text + (" {" + ", ".join(changes) + "}" if changes else "")

@@ -1,0 +1,212 @@
+"""Checks of a whole program: what no single instruction can see of itself.
+
+Names are unique, every operand's buffer is declared and holds the window, addresses lie inside their memory, results
+can be returned, ordering edges point backwards, and every instruction knows its engine. `verify.py` checks the
+instructions one by one; capacity, initialisation and aliasing are the business of `nki/passes`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nki import errors
+from nki.enums import MemoryRegion
+from nki.enums import engine as Engine
+from nki.ir.instruction import Instruction
+from nki.ir.notation import access_text
+from nki.ir.program import Access, Buffer, Program
+from nki.span import Span
+from nki.target import Target
+
+ROLES = ("argument", "internal", "constant")
+RESULT_FORMS = ("none", "one", "tuple")
+
+
+def check_program(program: Program) -> None:
+    """Raise the first fault of a program, placed where the user wrote the part at fault."""
+    declared: set[int] = set()
+    names: set[str] = set()
+    for buffer in program.buffers:
+        if buffer.name in names:
+            raise _fault(f"two buffers are called %{buffer.name}", buffer.span, "one name for each buffer")
+        names.add(buffer.name)
+        declared.add(id(buffer))
+        try:
+            check_buffer(buffer, program.target)
+        except errors.NkiError as error:
+            raise error.at(buffer.span) from None
+    _check_signature(program, declared)
+    for instructions in program.cores:
+        earlier: set[int] = set()
+        for instruction in instructions:
+            try:
+                _check_instruction(instruction, declared, earlier)
+            except errors.NkiError as error:
+                raise error.at(instruction.span) from None
+            earlier.add(id(instruction))
+
+
+def check_buffer(buffer: Buffer, target: Target) -> None:
+    """A buffer has a real shape, fits into its memory at its address, and holds its data if it is a constant."""
+    if not buffer.shape or min(buffer.shape) < 1:
+        raise errors.ShapeError(
+            f"%{buffer.name} has the shape {list(buffer.shape)}",
+            operand=buffer.describe(),
+            found=list(buffer.shape),
+            allowed="at least one dimension, all sizes at least 1",
+            remedy="give every dimension a size of at least 1",
+        )
+    if buffer.role not in ROLES:
+        raise _fault(f"%{buffer.name} has the unknown role {buffer.role!r}", None, ", ".join(ROLES))
+    if buffer.memory.on_chip:
+        _check_place(buffer, target)
+    elif buffer.nbytes > target.hbm_chip_bytes:
+        raise errors.CapacityError(
+            f"%{buffer.name} is larger than the device memory",
+            operand=buffer.describe(),
+            found=f"{buffer.nbytes} bytes",
+            allowed=f"at most {target.hbm_chip_bytes} bytes on {target.name}",
+            remedy="split the tensor",
+        )
+    data = buffer.data
+    if (data is not None) != (buffer.role == "constant"):
+        allowed = "data for constants, and for nothing else"
+        raise _fault(f"%{buffer.name} is {'no' if data is not None else 'a'} constant", None, allowed)
+    if data is not None and (data.shape != buffer.shape or data.dtype.itemsize != buffer.dtype.itemsize):
+        raise errors.ShapeError(
+            f"the data of %{buffer.name} do not fit its declaration",
+            operand=buffer.describe(),
+            found=f"{list(data.shape)} of {data.dtype}",
+            allowed=f"{list(buffer.shape)} of {buffer.dtype}",
+            remedy="declare the buffer with the shape and dtype of its data",
+        )
+
+
+def _check_place(buffer: Buffer, target: Target) -> None:
+    sbuf = buffer.memory is MemoryRegion.sbuf
+    row = target.sbuf_partition_bytes if sbuf else target.psum_partition_bytes
+    partition, byte = buffer.address or (0, 0)
+    if buffer.shape[0] > target.pmax or partition < 0 or partition + buffer.shape[0] > target.pmax:
+        raise errors.PartitionLimitError(
+            f"%{buffer.name} takes partitions {partition} to {partition + buffer.shape[0] - 1}",
+            operand=buffer.describe(),
+            found=f"{buffer.shape[0]} partitions from {partition} on",
+            allowed=f"partitions 0 to {target.pmax - 1} on {target.name}",
+            remedy="make dimension 0 smaller or move the tile",
+        )
+    if byte < 0 or byte + buffer.partition_bytes > row:
+        raise errors.CapacityError(
+            f"%{buffer.name} leaves its partitions in {buffer.memory}",
+            operand=buffer.describe(),
+            found=f"{buffer.partition_bytes} bytes of each partition from byte {byte} on",
+            allowed=f"{row} bytes on {target.name}",
+            remedy="make the tile smaller or move it",
+        )
+
+
+def _check_signature(program: Program, declared: set[int]) -> None:
+    roles = [buffer for buffer in program.buffers if buffer.role == "argument"]
+    if list(map(id, roles)) != list(map(id, program.arguments)):
+        found = ", ".join(f"%{buffer.name}" for buffer in roles)
+        raise _fault(
+            "the arguments are not the buffers with the role `argument`",
+            program.span,
+            f"{found or 'no argument'}, in the order of declaration",
+        )
+    count = {"none": 0, "one": 1}.get(program.result_form, len(program.results))
+    if program.result_form not in RESULT_FORMS or len(program.results) != count:
+        raise errors.ReturnError(
+            f"{len(program.results)} results in the form {program.result_form!r}",
+            allowed="`none` without results, `one` with one result, or `tuple`",
+            span=program.span,
+        )
+    for buffer in program.results:
+        check_result(buffer, id(buffer) in declared, program.span)
+
+
+def check_result(buffer: Buffer, declared: bool = True, span: Span | None = None) -> None:
+    """A result is a declared buffer in shared HBM, or an argument."""
+    if declared and (buffer.role == "argument" or buffer.memory is MemoryRegion.shared_hbm):
+        return
+    raise errors.ReturnError(
+        f"%{buffer.name} cannot be a result",
+        operand=buffer.describe(),
+        found=f"a buffer in {buffer.memory}" if declared else "a buffer that is not declared",
+        allowed="an argument, or a buffer in shared_hbm",
+        remedy="allocate it with buffer=nl.shared_hbm",
+        span=span,
+    )
+
+
+def _check_instruction(instruction: Instruction, declared: set[int], earlier: set[int]) -> None:
+    for operand, access in instruction.accesses():
+        if id(access.buffer) not in declared:
+            raise _fault(
+                f"{instruction.mnemonic}: `{operand.name}` uses %{access.buffer.name}, which is not declared",
+                None,
+                "a buffer of this program",
+            )
+        if not fits(access):
+            raise outside(access, f"{instruction.mnemonic}: `{operand.name}` ")
+    if instruction.engine is Engine.unknown or instruction.engine not in instruction.engines:
+        raise errors.EngineError(
+            f"{instruction.mnemonic}: the program has no engine for this instruction",
+            operand="engine",
+            found=str(instruction.engine),
+            allowed=", ".join(engine.name for engine in instruction.engines),
+            remedy="verify the instruction first",
+        )
+    for producer in instruction.after:
+        if id(producer) not in earlier:
+            raise _fault(
+                f"{instruction.mnemonic} waits for {producer.mnemonic}, which does not come before it",
+                None,
+                "an earlier instruction of the same core",
+            )
+
+
+def fits(access: Access) -> bool:
+    """Whether every element of a window lies in its buffer; on chip, in the partition it belongs to."""
+    buffer, shape, strides = access.buffer, access.shape, access.strides
+    if not shape or min(shape) < 1 or len(shape) != len(strides):
+        return False
+    itemsize = access.dtype.itemsize
+    if not buffer.memory.on_chip:
+        low, high = access.extent()
+        return low >= 0 and (high + 1) * itemsize <= buffer.nbytes
+    row = buffer.partition_bytes
+    partition, column = divmod(access.offset * itemsize, row)
+    step = strides[0] * itemsize
+    last = partition + (shape[0] - 1) * (step // row)
+    if partition < 0 or not 0 <= last < buffer.shape[0] or partition >= buffer.shape[0]:
+        return False
+    if step % row and shape[0] > 1:
+        return False
+    low = high = column
+    for size, stride in zip(shape[1:], strides[1:]):
+        reach = (size - 1) * stride * itemsize
+        if reach < 0:
+            low += reach
+        else:
+            high += reach
+    return low >= 0 and high + itemsize <= row
+
+
+def outside(access: Access, what: str = "") -> errors.BoundsError:
+    """The error for a window that does not fit its buffer."""
+    buffer = access.buffer
+    size = f"{prod(buffer.shape)} elements"
+    if buffer.memory.on_chip:
+        size = f"{buffer.shape[0]} partitions of {buffer.partition_bytes} bytes"
+    return errors.BoundsError(
+        f"{what}{'is a window' if what else 'a window'} that leaves %{buffer.name}",
+        operand=access_text(access),
+        found=f"shape {list(access.shape)}, strides {list(access.strides)}, offset {access.offset}",
+        allowed=f"windows inside {buffer.describe()}: {size}",
+        remedy="keep the window inside the buffer; on chip each row stays in its partition",
+    )
+
+
+def _fault(message: str, span: Span | None, allowed: Any) -> errors.KernelError:
+    return errors.KernelError(message, allowed=allowed, span=span)

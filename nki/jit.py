@@ -1,0 +1,284 @@
+"""`nki.jit` and what it makes: a kernel that can be called, checked, printed, profiled and put inside other kernels."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nki import errors
+from nki.arguments import Arguments, collect
+from nki.compiled import Compiled, deliver
+from nki.errors import Diagnostic
+from nki.frontend.recorded import Dependencies
+from nki.frontend.stage import NeedsEager, stage
+from nki.ir.builder import Builder, current
+from nki.ir.program import Program
+from nki.loaded import LoadedKernel
+from nki.passes import prepare
+from nki.span import capture
+from nki.target import Target, get_target
+
+_CACHE_SIZE = 256
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a kernel is staged and run.
+
+    target: hardware generation; `None` asks the environment. grid: cores of the launch, `None` without brackets.
+    eager: execute every instruction as it is staged. sanitize: `True` raises on warnings that are likely faults,
+    `False` turns uninitialised reads into warnings and poisons the memory, `None` is the default in between.
+    """
+
+    target: str | Target | None = None
+    grid: int | None = None
+    eager: bool | None = None
+    sanitize: bool | None = None
+
+    def resolved_eager(self) -> bool:
+        """Whether to run eagerly: as asked, else as NKI_EAGER says."""
+        return self.eager if self.eager is not None else os.environ.get("NKI_EAGER", "") not in ("", "0")
+
+
+class Kernel:
+    """A kernel function. Calling it runs it on the interpreter; inside another kernel it is inlined."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.func = function
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self.__qualname__ = getattr(function, "__qualname__", self.__name__)
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+        self.signature = inspect.signature(function)
+        self._cache: OrderedDict[Any, Compiled] = OrderedDict()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is not None:
+            return self._inline(args, kwargs)
+        return self.run(Options(), args, kwargs)
+
+    def __getitem__(self, grid: Any) -> Launch:
+        return Launch(self, _checked_grid(grid))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else Kernel(self.func.__get__(instance, owner))
+
+    def ir(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Program:
+        """The program after all passes, for these arguments; `str()` of it is its text."""
+        return self.compiled(Options(target=target, eager=False), args, kwargs).program
+
+    def check(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> list[Diagnostic]:
+        """Everything that can be said about the kernel without running it, worst first."""
+        return self.diagnose(Options(target=target, eager=False), args, kwargs)
+
+    def _inline(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        enter = current().call  # type: ignore[union-attr]
+        return (enter(self.func) if enter is not None else self.func)(*args, **kwargs)
+
+    # what `nki.simulate`, `nki.profile` and the command line use ---------------------------------------------
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Match a call with the kernel's parameters."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise errors.ArgumentError(
+                f"{self.__name__}(): {error}",
+                found=f"{len(args)} positional arguments and {sorted(kwargs)}",
+                allowed=f"{self.__name__}{self.signature}",
+                remedy="call the kernel with its own parameters",
+                span=capture(2),
+            ) from None
+        bound.apply_defaults()
+        return collect(dict(bound.arguments))
+
+    def compiled(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
+        """The program for these arguments, from the cache if nothing it depends on has changed."""
+        return self._compiled(options, self.bind(args, kwargs))
+
+    def run(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the kernel on the caller's tensors."""
+        arguments = self.bind(args, kwargs)
+        if options.resolved_eager():
+            return self._run_eager(options, arguments)
+        try:
+            compiled = self._compiled(options, arguments)
+        except NeedsEager:
+            return self._run_eager(options, arguments)
+        if options.sanitize:
+            raise_likely_faults(compiled.program)
+        return compiled.run(arguments.leaves)
+
+    def _compiled(self, options: Options, arguments: Arguments) -> Compiled:
+        target = get_target(options.target)
+        key = None
+        if arguments.key is not None:
+            key = (arguments.key, target.name, options.grid, options.sanitize)
+            found = self._cache.get(key)
+            if found is not None and found.dependencies is not None and found.dependencies.unchanged():
+                self._cache.move_to_end(key)
+                return found
+        program, dependencies = self._stage(options, arguments, target)
+        compiled = Compiled(program, dependencies, strict=options.sanitize is not False)
+        if key is not None and dependencies.cacheable:
+            self._cache[key] = compiled
+            if len(self._cache) > _CACHE_SIZE:
+                self._cache.popitem(last=False)
+        return compiled
+
+    def _stage(self, options: Options, arguments: Arguments, target: Target) -> tuple[Program, Dependencies]:
+        builder = Builder(self.__name__, target, grid=options.grid)
+        return stage(self.func, arguments, builder)
+
+    def _run_eager(self, options: Options, arguments: Arguments) -> Any:
+        """Execute instruction by instruction while staging; the checks of the whole program come at the end."""
+        from interpreter.eager import EagerMachine
+
+        target = get_target(options.target)
+        builder = Builder(self.__name__, target, grid=options.grid)
+        arrays: dict[str, np.ndarray] = {}
+        machine = EagerMachine(target, arrays)
+        builder.on_append = machine.execute
+        builder.read_values = machine.values
+        copies = iter([leaf.array.copy() for leaf in arguments.leaves])
+
+        def allocate(buffer: Any) -> None:
+            if buffer.role == "argument":
+                arrays[buffer.name] = next(copies)
+            machine.allocate(buffer)
+
+        builder.on_buffer = allocate
+        program, _ = stage(self.func, arguments, builder, eager=True)
+        prepare(program, strict=options.sanitize is not False)
+        if options.sanitize:
+            raise_likely_faults(program)
+        for buffer in program.results:
+            if buffer.name not in arrays:
+                base = machine.blocks[buffer].base
+                arrays[buffer.name] = base.view(buffer.dtype.numpy).reshape(buffer.shape)
+        return deliver(program, arguments.leaves, arrays, program.mutated)
+
+    def diagnose(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Diagnostic]:
+        """Stage and check; an error becomes the first diagnostic."""
+        arguments = self.bind(args, kwargs)
+        target = get_target(options.target)
+        builder = Builder(self.__name__, target, grid=options.grid)
+        found: list[Diagnostic] = []
+        try:
+            program, _ = stage(self.func, arguments, builder, eager=True)
+            prepare(program)
+        except errors.NkiError as error:
+            found.append(error.diagnostic())
+        order = {"error": 0, "warning": 1, "note": 2}
+        return sorted(found + builder.program.diagnostics, key=lambda d: order[d.severity])
+
+    def __repr__(self) -> str:
+        return f"<nki kernel {self.__qualname__}>"
+
+
+class Launch:
+    """`kernel[n]`: the kernel on n cores."""
+
+    def __init__(self, kernel: Kernel, grid: int) -> None:
+        self.kernel = kernel
+        self.grid = grid
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current() is not None:
+            return self.kernel(*args, **kwargs)
+        return self.kernel.run(Options(grid=self.grid), args, kwargs)
+
+    def ir(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Program:
+        """The program after all passes."""
+        return self.kernel.compiled(Options(target=target, grid=self.grid, eager=False), args, kwargs).program
+
+    def check(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> list[Diagnostic]:
+        """Diagnostics without a run."""
+        return self.kernel.diagnose(Options(target=target, grid=self.grid, eager=False), args, kwargs)
+
+
+def _checked_grid(grid: Any) -> int:
+    if isinstance(grid, tuple) and len(grid) == 1:
+        grid = grid[0]
+    if not isinstance(grid, int) or isinstance(grid, bool) or grid != 1:
+        raise errors.ArgumentError(
+            f"kernel[{grid!r}]: this release runs a kernel on one core",
+            found=repr(grid),
+            allowed="kernel[1](...)",
+            remedy="launch with kernel[1](...) or kernel(...)",
+            span=capture(2),
+        )
+    return grid
+
+
+def raise_likely_faults(program: Program) -> None:
+    """With `sanitize=True`: raise the first warning that says something very likely wrong."""
+    for found in program.diagnostics:
+        if found.severity == "warning":
+            errors.raise_diagnostic(found)
+
+
+def split(kernel: Any) -> tuple[Kernel | LoadedKernel, int | None]:
+    """The kernel and the grid of what users pass where a kernel is expected; plain functions are wrapped."""
+    if isinstance(kernel, Launch):
+        return kernel.kernel, kernel.grid
+    if isinstance(kernel, (Kernel, LoadedKernel)):
+        return kernel, None
+    if callable(kernel):
+        return Kernel(kernel), None
+    raise errors.ArgumentError(
+        f"expected a kernel, got {type(kernel).__name__}",
+        found=repr(kernel)[:80],
+        allowed="a function decorated with @nki.jit, or a plain function",
+        remedy="decorate the function with @nki.jit",
+        span=capture(3),
+    )
+
+
+_ACCEPTED_KEYWORDS = frozenset({"mode", "debug_kernel", "show_compiler_tb", "experimental_flags"})
+
+
+def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """Make a kernel of a function: `@nki.jit` or `@nki.jit()`. The keywords of older releases are accepted or refused
+    as the release notes say."""
+    if "platform_target" in kwargs:
+        raise errors.RemovedApiError(
+            "nki.jit no longer takes platform_target=",
+            found=f"platform_target={kwargs['platform_target']!r}",
+            allowed="nki.jit(fn)",
+            remedy="set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to nki.simulate / nki.profile",
+            span=capture(2),
+        )
+    if fn is None:
+        return jit
+    return fn if isinstance(fn, Kernel) else Kernel(fn)
+
+
+def simulate(
+    kernel: Any,
+    *,
+    target: str | Target | None = None,
+    eager: bool | None = None,
+    sanitize: bool | None = None,
+) -> Callable[..., Any]:
+    """A callable that runs `kernel` on the interpreter: NumPy in, NumPy out; torch in, torch out.
+
+    target: "trn1", "trn2" or "trn3" (default: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3). eager: execute while
+    staging, so that `print(tile.numpy())` and `breakpoint()` show values. sanitize: see `Options`.
+    """
+    plain, grid = split(kernel)
+    options = Options(target=target, grid=grid, eager=eager, sanitize=sanitize)
+
+    def simulated(*args: Any, **kwargs: Any) -> Any:
+        return plain.run(options, args, kwargs)
+
+    simulated.__name__ = plain.__name__
+    simulated.__doc__ = plain.__doc__
+    return simulated

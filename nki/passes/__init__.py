@@ -1,0 +1,20 @@
+"""From a staged program to one that can run: each pass is a file, `prepare` is their order."""
+
+from __future__ import annotations
+
+from nki.ir.program import Program
+from nki.passes.allocate import allocate
+from nki.passes.initialised import check_initialised
+
+__all__ = ["prepare"]
+
+
+def prepare(program: Program, *, strict: bool = True) -> frozenset[str]:
+    """Prove the program initialised and give its tiles addresses.
+
+    Returns the names of the buffers that must be poisoned before a run (see `check_initialised`). Raises the error of
+    the first fault; with `strict=False` uninitialised reads are warnings.
+    """
+    poisoned = check_initialised(program, strict=strict)
+    allocate(program)
+    return poisoned

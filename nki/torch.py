@@ -1,0 +1,137 @@
+"""`nki_op`: a PyTorch operator from an NKI kernel, or from a Python function that launches kernels.
+
+The operator works in eager mode and under `torch.compile(fullgraph=True)`, because it is a `torch.library.custom_op`
+with a fake implementation. Torch is imported by this module and by nothing else in the package.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.library import CustomOpDef, custom_op, infer_schema
+
+from nki import errors
+from nki.dtypes import as_dtype
+from nki.jit import Kernel, Launch, Options, split
+from nki.target import Target
+
+__all__ = ["nki_op"]
+
+
+def nki_op(
+    name: str,
+    fn: Callable[..., Any] | Kernel | Launch | None = None,
+    *,
+    fake: Callable[..., Any] | None = None,
+    mutates_args: str | Iterable[str] = (),
+    schema: str | None = None,
+    target: str | Target | None = None,
+) -> Any:
+    """Register `fn` as the operator `name` ("library::op") and return it as a callable. Usable as a decorator.
+
+    fn: a kernel, whose outputs become the operator's, or a function of tensors that launches kernels.
+    fake: a function with the same parameters that makes empty outputs of the right shape, dtype and strides. For a
+    kernel it may be left out: the shapes are then those of the program staged for the example's shapes (which needs
+    concrete sizes, not dynamic ones).
+    mutates_args: names of the arguments the operator writes.
+    schema: e.g. "(Tensor a, Tensor b, float scale) -> Tensor"; by default inferred from annotations. Parameters of a
+    kernel that have none are tensors, or of the type of their default value.
+    target: the generation a kernel is staged for; the default is the environment's.
+
+    Raises ArgumentError for a name without a library, or if no fake can be derived.
+    """
+    if "::" not in name:
+        raise errors.ArgumentError(
+            f"an operator needs a library and a name, got {name!r}",
+            operand="name",
+            found=name,
+            allowed='"library::operator"',
+            remedy=f'nki_op("my_library::{name}")',
+        )
+    if fn is None:
+        return lambda function: nki_op(
+            name, function, fake=fake, mutates_args=mutates_args, schema=schema, target=target
+        )
+    if isinstance(fn, (Kernel, Launch)):
+        return _kernel_op(name, fn, fake, mutates_args, schema, target)
+    if fake is None:
+        raise errors.ArgumentError(
+            f"{name}: a Python function needs a fake implementation",
+            operand="fake",
+            found="None",
+            allowed="a function that returns empty outputs",
+            remedy="pass fake=lambda q, k, v: torch.empty_like(q), or decorate a kernel directly",
+        )
+    return _register(name, fn, fake, mutates_args, schema)
+
+
+def _register(
+    name: str,
+    function: Callable[..., Any],
+    fake: Callable[..., Any],
+    mutates_args: str | Iterable[str],
+    schema: str | None,
+) -> CustomOpDef:
+    operator = custom_op(name, function, mutates_args=mutates_args, schema=schema, device_types="cpu")
+    operator.register_fake(fake)
+    return operator
+
+
+def _kernel_op(
+    name: str,
+    launch: Kernel | Launch,
+    fake: Callable[..., Any] | None,
+    mutates_args: str | Iterable[str],
+    schema: str | None,
+    target: str | Target | None,
+) -> CustomOpDef:
+    kernel, grid = split(launch)
+    options = Options(target=target, grid=grid)
+
+    def implementation(*args: Any, **kwargs: Any) -> Any:
+        return kernel.run(options, args, kwargs)
+
+    def shapes_of_the_program(*args: Any, **kwargs: Any) -> Any:
+        blank = [_blank(arg) for arg in args]
+        program = kernel.compiled(options, tuple(blank), {key: _blank(value) for key, value in kwargs.items()}).program
+        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+        outputs = [
+            tensors[0].new_empty(buffer.shape, dtype=getattr(torch, buffer.dtype)) for buffer in program.results
+        ]
+        return tuple(outputs) if program.result_form == "tuple" else outputs[0] if outputs else None
+
+    if schema is None and isinstance(kernel, Kernel):
+        schema = _schema(kernel, mutates_args)
+    return _register(name, implementation, fake or shapes_of_the_program, mutates_args, schema)
+
+
+def _blank(value: Any) -> Any:
+    """An array of the shape of a fake tensor: only shapes matter for staging."""
+    if not isinstance(value, Tensor):
+        return value
+    return np.zeros([int(size) for size in value.shape], as_dtype(value.dtype).numpy)
+
+
+def _schema(kernel: Kernel, mutates_args: str | Iterable[str]) -> str:
+    """The operator's schema, with tensors and default values' types where the kernel has no annotations."""
+    parameters = []
+    for parameter in kernel.signature.parameters.values():
+        known = parameter.annotation in (Tensor, int, float, bool, str)
+        annotation: Any = parameter.annotation if known else Tensor
+        if not known and parameter.default is not inspect.Parameter.empty:
+            annotation = type(parameter.default)
+        parameters.append(parameter.replace(annotation=annotation))
+    returned = kernel.signature.return_annotation
+    if returned is inspect.Signature.empty:
+        returned = Tensor
+
+    def prototype() -> None: ...
+
+    prototype.__signature__ = inspect.Signature(parameters, return_annotation=returned)  # type: ignore[attr-defined]
+    prototype.__annotations__ = {p.name: p.annotation for p in parameters}
+    return str(infer_schema(prototype, mutates_args=mutates_args))

@@ -1,0 +1,258 @@
+"""Hypothesis strategies that make random legal programs from a registry of instruction classes.
+
+They know instructions only by their declarations: sizes come from the dimension letters, windows and dtypes from the
+operands, attribute values from a pool of which each kind picks what it accepts. An instruction that the verifier
+refuses (by rules that tie parameters together) is made anew. Hypothesis draws the size, texts, numbers and a seed;
+the thousand small choices come from the seed, which is a hundred times faster than drawing each.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from nki import enums
+from nki.dtypes import ALL, DType
+from nki.enums import MemoryRegion
+from nki.enums import engine as Engine
+from nki.errors import NkiError
+from nki.ir.builder import Builder
+from nki.ir.instruction import Instruction
+from nki.ir.operands import REQUIRED, Attribute, Kind, Operand, Symbol
+from nki.ir.program import Access, Buffer, Program, Shape, row_major
+from nki.span import UNKNOWN, Frame, Span
+from nki.target import get_target
+
+TRIES = 60
+"""How often a refused instruction is made anew before it is left out."""
+
+SIZES = (1, 1, 2, 3, 4, 6, 8, 16, 32)
+TEXTS = (
+    "x",
+    "größe",
+    "λ",
+    "a b",
+    "it's",
+    "",
+    "<lambda>",
+    "f.<locals>.g",
+    "inf",
+    "None",
+    "1",
+    "\\n\n\x00\udc80☃",
+)
+NUMBERS = (0, 1, -1, 7, 2**31, -(2**70), 0.0, -0.0, 0.1, 1e-45, -1.5e300, math.inf, -math.inf, math.nan)
+VALUES = (
+    *(None, True, False, (), (1, 2, 3), ((1, 4), (0, 2)), ((-3, 1),)),
+    *(member for e in vars(enums).values() if isinstance(e, type) and issubclass(e, Enum) for member in e),
+    *ALL,
+)
+
+
+@cache
+def accepted(kind: Kind, words: tuple[str, ...], more: tuple[Any, ...]) -> list[Any]:
+    """What a kind makes of the values of the pool, and of words such as the names of operators."""
+    found = []
+    for value in (*VALUES, *NUMBERS, *TEXTS, *more, *map(Symbol, words)):
+        try:
+            found.append(kind.read(value) if isinstance(value, Symbol) else kind.convert(value))
+        except (NkiError, TypeError, ValueError, AttributeError, KeyError):
+            continue
+    return found
+
+
+class Maker:
+    """Makes one program; every choice comes from `chance`."""
+
+    def __init__(
+        self,
+        registry: Mapping[str, type[Instruction]],
+        words: tuple[str, ...],
+        texts: Sequence[str],
+        numbers: Sequence[float],
+        chance: random.Random,
+    ) -> None:
+        self.classes = [registry[name] for name in sorted(registry)]
+        self.words = words
+        self.texts = (*TEXTS, *texts)
+        self.numbers = (*NUMBERS, *numbers)
+        self.chance = chance
+        self.pick = chance.choice
+        target = get_target(self.pick(["trn1", "trn2", "trn3"]))
+        self.program = Program(self.pick(self.texts), target, cores=[])
+        self.spans = [self.span() for _ in range(4)]
+
+    def often(self, probability: float = 0.5) -> bool:
+        return self.chance.random() < probability
+
+    def span(self) -> Span:
+        """A place with one to three frames, or none."""
+
+        def number() -> int | None:
+            return self.pick([None, self.chance.randrange(100)])
+
+        def frame() -> Frame:
+            file, function = self.pick(self.texts), self.pick(self.texts)
+            return Frame(file, self.chance.randrange(999), function, number(), number())
+
+        return Span(tuple(frame() for _ in range(self.chance.randint(1, 3)))) if self.often(0.8) else UNKNOWN
+
+    def buffer(self, shape: Shape, dtype: DType, memory: MemoryRegion, role: str = "internal") -> Buffer:
+        """A new buffer; on chip it may have an address, from the user or not."""
+        stem = self.pick(["t", "acc", "größe", "odd name", "q'"])
+        address = (0, self.chance.randrange(64) * 4) if memory.on_chip and self.often() else None
+        data = None
+        if role == "constant":
+            raw = self.chance.randbytes(math.prod(shape) * dtype.itemsize)
+            data = np.frombuffer(raw, dtype.numpy).reshape(shape)
+        name = f"{stem}.{len(self.program.buffers)}"
+        label, span, core = self.pick([stem, "", "it's"]), self.pick(self.spans), self.pick([0, 0, 1])
+        buffer = Buffer(
+            *(name, shape, dtype, memory),
+            role=role,
+            address=address,
+            label=label,
+            span=span,
+            core=core,
+            data=data,
+        )
+        buffer.placed = address is not None and self.often()
+        self.program.buffers.append(buffer)
+        return buffer
+
+    def window(self, shape: Shape, dtype: DType, memory: MemoryRegion) -> Access:
+        """A window of this shape: whole, sliced, broadcast, of fewer dimensions, or reinterpreted and backwards."""
+        style = self.chance.randrange(5)
+        if style == 0:
+            return self._reinterpreted(shape, dtype, memory)
+        pad = shape
+        if style > 1:
+            pad = tuple(size + self.chance.randrange(3) for size in shape)
+        if memory.on_chip:
+            pad = (shape[0], *pad[1:])
+        elif style == 2:
+            pad = (3, *pad)
+        known = [b for b in self.program.buffers if (b.shape, b.dtype, b.memory) == (pad, dtype, memory)]
+        buffer = self.pick(known) if known and self.often() else self.buffer(pad, dtype, memory)
+        strides = row_major(pad)
+        offset = 0
+        if len(pad) > len(shape):
+            offset = self.chance.randrange(pad[0]) * strides[0]
+            pad, strides = pad[1:], strides[1:]
+        offset += sum(self.chance.randint(0, p - s) * step for p, s, step in zip(pad, shape, strides))
+        if style == 3:
+            strides = (strides[0], *(self.pick([step, 0]) for step in strides[1:]))
+        return Access(buffer, dtype, offset, shape, strides)
+
+    def _reinterpreted(self, shape: Shape, dtype: DType, memory: MemoryRegion) -> Access:
+        other = self.pick([d for d in ALL if d.itemsize <= dtype.itemsize])
+        factor = dtype.itemsize // other.itemsize
+        buffer = self.buffer((*shape[:-1], shape[-1] * factor), other, memory)
+        if len(shape) > 1 and self.often():
+            return Access(buffer, dtype, shape[-1] - 1, shape, (*row_major(shape)[:-1], -1))
+        return Access(buffer, dtype, 0, shape, row_major(shape))
+
+    def operand(self, operand: Operand, sizes: dict[str, int], usual: DType) -> Any:
+        """A window or a number for one operand."""
+        if operand.optional and self.often():
+            return operand.default
+        if operand.scalar and self.often():
+            return self.pick(self.numbers)
+        memory = self.pick(sorted(operand.memories, key=lambda m: m.value))
+        dtype = usual if usual in operand.dtypes and self.often(0.8) else self.pick(sorted(operand.dtypes))
+        dims = [int(d) if d.isdigit() else sizes.get(d) or self.pick(SIZES) for d in operand.dims]
+        if len(dims) == 1:
+            return self.window((1, *dims) if self.often() else (*dims, 1), dtype, memory)
+        rows, free = dims
+        first = self.pick([n for n in range(1, free + 1) if free % n == 0])
+        return self.window((rows, free) if self.often(0.7) else (rows, first, free // first), dtype, memory)
+
+    def attribute(self, attribute: Attribute) -> Any:
+        """A value for one attribute; the default more often than not."""
+        if attribute.default is not REQUIRED and self.often(0.6):
+            return attribute.default
+        options = accepted(attribute.kind, self.words, self.numbers + self.texts)
+        return self.pick(options) if options else attribute.default
+
+    def instruction(self, cls: type[Instruction]) -> Instruction | None:
+        """One unverified instruction; `None` if the pool has no value for some attribute."""
+        letters = {letter for operand in cls.operands for letter in operand.dims if letter.isalpha()}
+        sizes = {letter: self.pick(SIZES) for letter in sorted(letters)}
+        usual = self.pick(ALL)
+        values: dict[str, Any] = {}
+        for name, spec in cls.parameters.items():
+            if isinstance(spec, Operand):
+                values[name] = self.operand(spec, sizes, usual)
+            elif isinstance(spec, Attribute):
+                values[name] = self.attribute(spec)
+            else:
+                values[name] = self.pick([Engine.unknown, *cls.engines])
+        missing = any(value is REQUIRED for value in values.values())
+        return None if missing else cls(values, self.pick(self.spans))
+
+    def core(self, number: int, size: int) -> None:
+        """One instruction list."""
+        builder = Builder(self.program.name, self.program.target, core=number)
+        builder.program.buffers = self.program.buffers
+        instructions = builder.program.cores[0]
+        for _ in range(size):
+            cls = self.pick(self.classes)
+            for _ in range(TRIES):
+                known = len(self.program.buffers)
+                instruction = self.instruction(cls)
+                try:
+                    if instruction is not None:
+                        builder.append(instruction)
+                        count = self.chance.randrange(min(3, len(instructions)))
+                        instruction.after = tuple(self.chance.sample(instructions[:-1], count))
+                        break
+                except NkiError:
+                    del self.program.buffers[known:]
+        self.program.cores.append(instructions)
+
+    def make(self, sizes: Sequence[int]) -> Program:
+        """A program with so many instructions on each core."""
+        program = self.program
+        hbm = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+        for _ in range(self.chance.randrange(3)):
+            shape = tuple(self.pick(SIZES) for _ in range(self.chance.randint(1, 3)))
+            program.arguments.append(self.buffer(shape, self.pick(ALL), self.pick(hbm), "argument"))
+        if self.often(0.3):
+            self.buffer((2, 3), self.pick(ALL), hbm[0], "constant")
+        for number, size in enumerate(sizes):
+            self.core(number, size)
+        program.span = self.pick(self.spans)
+        program.flags = {self.pick(self.texts) for _ in range(self.chance.randrange(3))}
+        results = [b for b in program.buffers if b.role == "argument" or b.memory is hbm[1]]
+        if results and self.often(0.8):
+            program.result_form = self.pick(["one", "tuple"])
+            count = 1 if program.result_form == "one" else self.chance.randrange(3)
+            program.results = [self.pick(results) for _ in range(count)]
+        return program
+
+
+def programs(
+    registry: Mapping[str, type[Instruction]], words: tuple[str, ...] = (), most: int = 6
+) -> st.SearchStrategy[Program]:
+    """Random programs that the verifier accepts, on one or two cores.
+
+    `words` are names that attribute kinds may read (operators, functions); `most` instructions per core.
+    """
+
+    def make(sizes: list[int], texts: list[str], numbers: list[float], seed: int) -> Program:
+        return Maker(registry, words, texts, numbers, random.Random(seed)).make(sizes)
+
+    return st.builds(
+        make,
+        st.lists(st.integers(0, most), min_size=1, max_size=2),
+        st.lists(st.text(max_size=8), max_size=3),
+        st.lists(st.floats(), max_size=3),
+        st.integers(0, 2**32 - 1),
+    )

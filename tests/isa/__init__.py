@@ -1,0 +1,1 @@
+"""Tests of the instruction set, one module per instruction."""
