@@ -8,13 +8,12 @@ reused from instruction to instruction, so it stays in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from interpreter.arrange import Arrangement, Shown, arrangement
 from interpreter.memory import Storage, aligned_bytes, byte_layout
-from interpreter.views import common_view, restride
 from nki import dtypes
 from nki.dtypes import caster, round_tf32
 from nki.ir.instruction import Instruction
@@ -28,8 +27,6 @@ Window = tuple[np.ndarray, str, tuple[int, ...], int]
 """An array on a tensor from outside: the array, the buffer's name, byte strides and byte offset."""
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
-
-_COMPUTE = {"float32": np.dtype(np.float32), "int32": np.dtype(np.int32)}
 
 
 class Scratch:
@@ -65,7 +62,7 @@ class Operands:
         self,
         instruction: Instruction,
         scratch: Scratch,
-        states: Callable[[str, Instruction, int], np.ndarray],
+        states: Callable[[str], np.ndarray],
         rank: int,
     ) -> None:
         self._instruction = instruction
@@ -77,9 +74,24 @@ class Operands:
         """An uninitialised array that lives as long as this instruction's calls."""
         return self._scratch.array(tuple(shape), np.dtype(dtype))
 
-    def state(self, name: str) -> np.ndarray:
-        """The engine's registers as a float32 column that broadcasts against the operands."""
-        return self._states(name, self._instruction, self._rank)
+    def state(self, name: str, *, everywhere: bool = False) -> np.ndarray:
+        """The engine's registers, those of the lanes that the instruction runs on or of all.
+
+        One word per partition comes as a column that broadcasts against the operands, several as [lanes, words].
+        """
+        registers = self._states(name)
+        if not everywhere:
+            registers = registers[_lanes(self._instruction, len(registers))]
+        lanes, words = registers.shape
+        return registers if words > 1 else registers.reshape(lanes, *(1,) * (self._rank - 1))
+
+
+def _lanes(instruction: Instruction, count: int) -> slice:
+    """The lanes an instruction runs on: those of its first input, or of its output if it has no input."""
+    accesses = sorted(instruction.accesses(), key=lambda pair: pair[0].is_output)
+    first = accesses[0][1]
+    start = first.start_partition if first.start_partition + first.partitions <= count else 0
+    return slice(start, start + first.partitions)
 
 
 class Binder:
@@ -88,7 +100,7 @@ class Binder:
     def __init__(
         self,
         storage_of: Callable[[Buffer], Storage],
-        states: Callable[[str, Instruction, int], np.ndarray],
+        states: Callable[[str], np.ndarray],
         scratch: Scratch,
         shadows: Shadows | None = None,
     ) -> None:
@@ -97,8 +109,9 @@ class Binder:
         self.states = states
         self.scratch = scratch
         self.external: list[Window] = []
-        self._arrays: list[tuple[Operand, Access, Storage, np.ndarray]] = []
+        self._arrays: list[tuple[Operand, Storage, np.ndarray, bool]] = []
         self._shared: dict[str, tuple[np.ndarray | None, bool]] = {}
+        self._windows: dict[tuple[Any, ...], np.ndarray] = {}
         self._before: list[Call] = []
         self._after: list[Call] = []
 
@@ -117,7 +130,7 @@ class Binder:
         self._arrays = []
         self._before = []
         self._after = []
-        arranged = arrangement(instruction)
+        arranged = arrangement(instruction, self._pitches(instruction))
         operands = Operands(instruction, self.scratch, self.states, arranged.rank)
         seen = operands.__dict__
         values = instruction.__dict__
@@ -125,6 +138,9 @@ class Binder:
             value = values[operand.name]
             if type(value) is Access:
                 value = self._array(operand, value, arranged, operand.name in buffered)
+            elif operand.many:
+                members = zip(operand.members(len(value)), value)
+                value = tuple(self._array(o, access, arranged, o.name in buffered) for o, access in members)
             seen[operand.name] = value
         calls = [*instruction.semantics(operands)]
         if self._before or self._after:
@@ -135,14 +151,17 @@ class Binder:
         """The array for one operand: its own window if it can be, else scratch with transfers around the calls."""
         storage = self.storage_of(access.buffer)
         shown = arranged.operands[operand.name]
-        if shown.direct and not buffered:
-            array = self._window(storage, access, shown.shape, shown.strides, shown.byte_strides)
+        direct = shown.direct and not buffered
+        if direct:
+            array = self._window(storage, operand, access, shown)
         else:
             array = self._converted(storage, operand, access, arranged)
-        self._arrays.append((operand, access, storage, array))
+        self._arrays.append((operand, storage, array, direct))
         return array
 
-    def _converted(self, storage: Storage, operand: Operand, access: Access, arranged: Arrangement) -> np.ndarray:
+    def _converted(
+        self, storage: Storage, operand: Operand, access: Access, arranged: Arrangement
+    ) -> np.ndarray:
         shown = arranged.operands[operand.name]
         array, fill = None, True
         if self.shadows is not None and not storage.external:
@@ -152,7 +171,7 @@ class Binder:
             array = self.scratch.array(shown.shape, shown.compute)
         if not fill:
             return array
-        window = self._window(storage, access, access.shape, access.strides, None)
+        window = self._window(storage, operand, access, None)
         if operand.direction != "out":
             self._before += self._convert(storage, array.reshape(access.shape), window, True)
         if operand.is_output:
@@ -161,24 +180,39 @@ class Binder:
             self._after += self._convert(storage, window, array.reshape(access.shape), False)
         return array
 
-    def _window(
-        self, storage: Storage, access: Access, shape: Shape, strides: Shape | None, byte_strides: Shape | None
-    ) -> np.ndarray:
-        buffer = access.buffer
-        assert strides is not None
-        if byte_strides is not None and (storage.pitch == buffer.partition_bytes or not buffer.memory.on_chip):
-            offset = access.offset * access.dtype.itemsize
-        else:
-            seen = Access(buffer, access.dtype, access.offset, shape, strides)
-            offset, byte_strides = byte_layout(seen, storage.pitch)
+    def _pitches(self, instruction: Instruction) -> Shape:
+        """Per operand, the bytes between its partitions if they do not lie as densely as the rows of its tensor (in a
+        block laid out by address), else 0. Empty if that is nowhere."""
+        pitches = [0] * len(instruction.pairs)
+        for index, (_, access) in enumerate(instruction.pairs):
+            buffer = access.buffer
+            pitch = self.storage_of(buffer).pitch
+            if pitch != buffer.partition_bytes and buffer.memory.on_chip:
+                pitches[index] = pitch
+        return tuple(pitches) if any(pitches) else ()
+
+    def _window(self, storage: Storage, operand: Operand, access: Access, shown: Shown | None) -> np.ndarray:
+        """The window as an array, in the shape it is shown in or its own. Instructions that read (or write) one window
+        share one array object: fewer objects keep the caches warm. Readers and writers do not share, so that the two
+        sides of an instruction in place can be told apart."""
+        offset, strides = byte_layout(access, storage.pitch)
         offset += storage.offset
-        window = np.ndarray(shape, access.dtype.numpy, storage.base, offset, byte_strides)
+        shape = access.shape
+        if shown is not None:
+            assert shown.strides is not None
+            shape, strides = shown.shape, shown.strides
         if storage.external:
-            self.external.append((window, buffer.name, byte_strides, offset))
-        return window
+            window = np.ndarray(shape, access.dtype.numpy, storage.base, offset, strides)
+            self.external.append((window, access.buffer.name, strides, offset))
+            return window
+        key = (id(storage.base), offset, shape, strides, access.dtype, operand.direction)
+        found = self._windows.get(key)
+        if found is None:
+            found = self._windows[key] = np.ndarray(shape, access.dtype.numpy, storage.base, offset, strides)
+        return found
 
     def _convert(self, storage: Storage, dst: np.ndarray, src: np.ndarray, reading: bool) -> list[Call]:
-        """Calls that copy with conversion; an external window appears only in a plain copy, so that it can be rebound."""
+        """Calls that copy with conversion; an external window appears only in a plain copy, which can be rebound."""
         if dst.dtype == src.dtype:
             return [(np.copyto, (dst, src))]
         if not storage.external:
@@ -191,16 +225,26 @@ class Binder:
 
     def _operands_to_buffer(self, calls: list[Call]) -> tuple[str, ...]:
         """Operands that must not be bound directly: outputs that overlap an input that is still read after they are
-        written, and windows from outside that went into a call in a form that cannot be rebound."""
+        written, windows from outside that went into a call in a form that cannot be rebound, and outputs in the memory
+        of an earlier one that is stored after the calls, as outputs are stored in order."""
         again: list[str] = []
-        for operand, _, storage, array in self._arrays:
+        stored_after: list[np.ndarray] = []
+        for operand, storage, array, direct in self._arrays:
+            base = storage.base
             if storage.external and not _is_rebindable(array, calls):
                 again.append(operand.name)
             if not operand.is_output:
                 continue
-            for other, _, other_storage, read in self._arrays:
-                if not other.is_output and other_storage.base is storage.base and _hazard(array, read, calls):
-                    again.append(operand.name)
+            if direct and (
+                any(after is base for after in stored_after)
+                or any(
+                    not other.is_output and other_storage.base is base and _hazard(array, read, calls)
+                    for other, other_storage, read, _ in self._arrays
+                )
+            ):
+                again.append(operand.name)
+            if operand.name in again or not direct:
+                stored_after.append(base)
         return tuple(again)
 
 
@@ -216,8 +260,15 @@ def _is_rebindable(array: np.ndarray, calls: list[Call]) -> bool:
     return used
 
 
+def _reads_first(function: Callable[..., Any]) -> bool:
+    """Whether a call behaves as if it read all its operands before it writes, as NumPy's own functions do."""
+    return isinstance(function, np.ufunc) or function is np.copyto or getattr(function, "reads_first", False)
+
+
 def _hazard(written: np.ndarray, read: np.ndarray, calls: list[Call]) -> bool:
     """Whether binding both arrays directly lets a call read what an earlier part of the instruction has written."""
+    if not np.may_share_memory(written, read):
+        return False
     first = True
     for function, arguments in calls:
         writes = reads = False
@@ -226,105 +277,12 @@ def _hazard(written: np.ndarray, read: np.ndarray, calls: list[Call]) -> bool:
                 writes = True
             elif argument is read:
                 reads = True
+            elif isinstance(argument, np.ndarray) and np.may_share_memory(argument, written):
+                return True  # a derived view: which of the two it comes from cannot be told
         if not first and reads:
-            return np.may_share_memory(written, read)
+            return True
         if first and writes:
             first = False
-            # NumPy's own functions detect overlapping operands and behave as if they read everything first.
-            if reads and not (isinstance(function, np.ufunc) or function is np.copyto):
-                return np.may_share_memory(written, read)
-    return first and np.may_share_memory(written, read)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """How one operand is shown to the semantics.
-
-    shape, strides: in elements; `strides` is `None` if the window cannot be shown in that shape without a copy.
-    byte_strides: the same in bytes where rows lie as densely as the tensor's own.
-    compute: the array type; direct: whether the window itself can be handed out.
-    """
-
-    shape: Shape
-    strides: Shape | None
-    byte_strides: Shape | None
-    compute: np.dtype[Any]
-    direct: bool
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """How all operands of an instruction are shown, and the rank of the elementwise shape."""
-
-    operands: dict[str, Shown]
-    rank: int
-    converts: bool
-
-
-_arrangements: dict[tuple[Any, ...], Arrangement] = {}
-_REMEMBERED_MOST = 100_000
-
-
-def arrangement(instruction: Instruction) -> Arrangement:
-    """Shapes, strides and types of the arrays of an instruction; the same for all instructions of one `key()`."""
-    key = instruction.key()
-    found = _arrangements.get(key)
-    if found is None:
-        shapes, strides, rank = _declared(instruction) if instruction.layout == "declared" else _elementwise(instruction)
-        shown = {o.name: _show(instruction, o, a, shapes[o.name], strides[o.name]) for o, a in instruction.pairs}
-        converts = any(not s.direct for s in shown.values())
-        found = Arrangement(shown, rank, converts)
-        if len(_arrangements) > _REMEMBERED_MOST:
-            _arrangements.clear()
-        _arrangements[key] = found
-    return found
-
-
-def _show(instruction: Instruction, operand: Operand, access: Access, shape: Shape, strides: Shape | None) -> Shown:
-    compute = instruction.compute_of(operand)
-    stored = access.dtype.numpy
-    wanted = stored if compute == "raw" else _COMPUTE[compute]
-    if compute == "int32" and stored.kind in "iu" and stored.itemsize == wanted.itemsize:
-        wanted = stored
-    rounds = access.dtype is dtypes.tfloat32 and operand.is_output and compute != "raw"
-    direct = strides is not None and wanted == stored and not rounds
-    if operand.is_output and any(n > 1 and step == 0 for n, step in zip(access.shape, access.strides)):
-        direct = False  # elements of a repeated destination must not meet before the last one is stored
-    size = access.dtype.itemsize
-    byte_strides = None if strides is None else tuple(stride * size for stride in strides)
-    return Shown(shape, strides, byte_strides, wanted, direct)
-
-
-def _declared(instruction: Instruction) -> tuple[dict[str, Shape], dict[str, Shape | None], int]:
-    wanted = instruction.array_shapes()
-    shapes: dict[str, Shape] = {}
-    strides: dict[str, Shape | None] = {}
-    for operand, access in instruction.accesses():
-        shape = wanted.get(operand.name, access.shape)
-        shapes[operand.name] = shape
-        strides[operand.name] = restride(access.shape, access.strides, shape)
-    return shapes, strides, 2
-
-
-def _elementwise(instruction: Instruction) -> tuple[dict[str, Shape], dict[str, Shape | None], int]:
-    shapes: dict[str, Shape] = {}
-    strides: dict[str, Shape | None] = {}
-    accesses = list(instruction.accesses())
-    main = [(o, a) for o, a in accesses if o.dims[-1] not in ("1", "*")]
-    rank = 2
-    if main:
-        flat = len(main[0][0].dims) == 1
-        shape, views = common_view(tuple((a.shape, a.strides) for _, a in main), not flat)
-        rank = len(shape)
-        for (operand, _), seen in zip(main, views):
-            shapes[operand.name] = shape
-            strides[operand.name] = seen
-    for operand, access in accesses:
-        if operand.name in shapes:
-            continue
-        shape = access.shape
-        if operand.dims[-1] == "1":
-            shape = (access.partitions, *(1,) * (rank - 1))
-        shapes[operand.name] = shape
-        strides[operand.name] = restride(access.shape, access.strides, shape)
-    return shapes, strides, rank
+            if reads and not _reads_first(function):
+                return True
+    return first

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from interpreter.bind import Binder, Scratch
-from interpreter.memory import Blocks, Storage, aligned_bytes, poison, view
+from interpreter.memory import Blocks, Image, Storage, poison, view
 from nki.enums import MemoryRegion
+from nki.ir.effects import STATES
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access, Buffer
 from nki.target import Target
@@ -26,7 +27,7 @@ class EagerMachine:
         self.target = target
         self.arrays = arrays
         self.blocks = Blocks()
-        self.images: dict[MemoryRegion, np.ndarray] = {}
+        self.images: dict[MemoryRegion, Image] = {}
         self.states: dict[str, np.ndarray] = {}
         self.binder = Binder(self._storage, self._state, Scratch())
 
@@ -41,8 +42,10 @@ class EagerMachine:
         if given is not None:
             self.blocks.external(buffer, given.reshape(-1).view(np.uint8))
             return
-        if buffer.placed:
-            self.blocks.place(buffer, self._image(buffer.memory))
+        if buffer.placed and buffer.memory.on_chip:
+            image = self._image(buffer.memory)
+            self.blocks.place(buffer, image)
+            image.claim(buffer)
             return
         window = view(self.blocks.own(buffer), Access.whole(buffer))
         if buffer.data is not None:
@@ -50,18 +53,19 @@ class EagerMachine:
         else:
             poison(window)
 
-    def _image(self, memory: MemoryRegion) -> np.ndarray:
+    def _image(self, memory: MemoryRegion) -> Image:
         image = self.images.get(memory)
         if image is None:
             sbuf = memory is MemoryRegion.sbuf
             pitch = self.target.sbuf_partition_bytes if sbuf else self.target.psum_partition_bytes
-            image = aligned_bytes(self.target.pmax * pitch).reshape(self.target.pmax, pitch)
-            self.images[memory] = image
+            image = self.images[memory] = Image(self.target.pmax, pitch)
         return image
 
-    def _state(self, name: str, instruction: Instruction, rank: int) -> np.ndarray:
-        registers = self.states.setdefault(name, np.zeros(self.target.pmax, np.float32))
-        return state_column(registers, instruction, rank)
+    def _state(self, name: str) -> np.ndarray:
+        registers = self.states.get(name)
+        if registers is None:
+            registers = self.states[name] = STATES[name].initial(self.target.pmax)
+        return registers
 
     def execute(self, instruction: Instruction) -> None:
         """Run one instruction now."""
@@ -73,9 +77,3 @@ class EagerMachine:
         """A copy of what a window holds."""
         return view(self._storage(access.buffer), access).copy()
 
-
-def state_column(registers: np.ndarray, instruction: Instruction, rank: int) -> np.ndarray:
-    """The registers of the lanes an instruction runs on, as a column that broadcasts against its operands."""
-    first = next(a for o, a in instruction.accesses() if not o.is_output)
-    start = first.start_partition if first.start_partition + first.partitions <= len(registers) else 0
-    return registers[start : start + first.partitions].reshape(first.partitions, *(1,) * (rank - 1))

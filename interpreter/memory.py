@@ -19,7 +19,10 @@ _ALIGNMENT = 64
 
 @dataclass
 class Storage:
-    """The bytes of one buffer: element 0 is at `offset` in `base`, consecutive partitions are `pitch` bytes apart."""
+    """The bytes of one buffer: element 0 is at `offset` in `base`, consecutive partitions are `pitch` bytes apart.
+
+    Buffers that may overlap have the same object as `base`: that is how the binder tells.
+    """
 
     base: np.ndarray
     offset: int
@@ -66,6 +69,27 @@ def poison(array: np.ndarray) -> None:
         array[...] = np.nan
 
 
+class Image:
+    """All bytes of an on-chip memory, partitions `pitch` bytes apart, for tiles whose addresses the user chose."""
+
+    def __init__(self, partitions: int, pitch: int) -> None:
+        self.pitch = pitch
+        self.flat = aligned_bytes(partitions * pitch)
+        self._claimed = np.zeros((partitions, pitch), np.bool_)
+
+    def claim(self, buffer: Buffer) -> None:
+        """Poison the bytes of a new tile that belong to no earlier one."""
+        assert buffer.address is not None
+        row, column = buffer.address
+        fresh = np.empty(buffer.shape, buffer.dtype.numpy)
+        poison(fresh)
+        values = fresh.reshape(-1).view(np.uint8).reshape(buffer.partitions, buffer.partition_bytes)
+        place = (slice(row, row + buffer.partitions), slice(column, column + buffer.partition_bytes))
+        claimed = self._claimed[place]
+        np.copyto(self.flat.reshape(self._claimed.shape)[place], values, where=~claimed)
+        claimed[...] = True
+
+
 class Blocks:
     """Storage of all on-chip buffers and of the internal HBM tensors of one program and one core."""
 
@@ -97,12 +121,11 @@ class Blocks:
         self._storage[buffer.name] = storage
         return storage
 
-    def place(self, buffer: Buffer, image: np.ndarray) -> None:
-        """Put a user-placed buffer at its address in an image of its memory, [partitions, bytes]."""
+    def place(self, buffer: Buffer, image: Image) -> None:
+        """Put a user-placed buffer at its address in an image of its memory."""
         assert buffer.address is not None
-        pitch = image.shape[1]
-        offset = buffer.address[0] * pitch + buffer.address[1]
-        self._storage[buffer.name] = Storage(image.reshape(-1), offset, pitch)
+        offset = buffer.address[0] * image.pitch + buffer.address[1]
+        self._storage[buffer.name] = Storage(image.flat, offset, image.pitch)
 
     def shared(self, buffers: list[Buffer]) -> None:
         """One block, laid out by address, for buffers whose addresses overlap."""
@@ -120,20 +143,33 @@ class Blocks:
 
 def overlapping_groups(buffers: list[Buffer]) -> list[list[Buffer]]:
     """Sets of two or more buffers of one memory that are connected by overlapping address ranges."""
-    placed = sorted(
-        (b for b in buffers if b.address is not None), key=lambda b: (b.memory.value, b.core, b.address or (0, 0))
-    )
-    groups: list[list[Buffer]] = []
+    placed = [b for b in buffers if b.address is not None]
+    placed.sort(key=lambda b: (b.memory.value, b.core, b.address[1] if b.address else 0))
+    group_of: dict[str, list[Buffer]] = {}
+    reaching: list[Buffer] = []
     for buffer in placed:
-        touching = [g for g in groups if any(_overlap(buffer, other) for other in g)]
-        merged = [b for g in touching for b in g] + [buffer]
-        groups = [g for g in groups if g not in touching] + [merged]
-    return [g for g in groups if len(g) > 1]
+        reaching = [other for other in reaching if _reaches(other, buffer)]
+        group = group_of[buffer.name] = [buffer]
+        for other in reaching:
+            if _overlap(buffer, other) and group_of[other.name] is not group:
+                group += group_of[other.name]
+                group_of.update((member.name, group) for member in group)
+        reaching.append(buffer)
+    return list({id(group): group for group in group_of.values() if len(group) > 1}.values())
+
+
+def _reaches(a: Buffer, b: Buffer) -> bool:
+    """Whether `a`, which starts at a lower byte, reaches the bytes of `b`."""
+    if a.memory is not b.memory or a.core != b.core or a.address is None or b.address is None:
+        return False
+    return a.address[1] + a.partition_bytes > b.address[1]
 
 
 def _overlap(a: Buffer, b: Buffer) -> bool:
     if a.memory is not b.memory or a.core != b.core or a.address is None or b.address is None:
         return False
     rows = a.address[0] < b.address[0] + b.partitions and b.address[0] < a.address[0] + a.partitions
-    columns = a.address[1] < b.address[1] + b.partition_bytes and b.address[1] < a.address[1] + a.partition_bytes
+    columns = (
+        a.address[1] < b.address[1] + b.partition_bytes and b.address[1] < a.address[1] + a.partition_bytes
+    )
     return rows and columns

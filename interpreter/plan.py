@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from interpreter.bind import Binder, Call, Scratch
-from interpreter.eager import state_column
-from interpreter.shadows import Shadows
 from interpreter.memory import Blocks, Storage, overlapping_groups, poison, view
+from interpreter.shadows import Shadows
+from nki.ir.effects import STATES
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access, Buffer, Program, Shape
 
@@ -44,11 +44,12 @@ class _CorePlan:
         self.plan = plan
         self.blocks = Blocks()
         self.states: dict[str, np.ndarray] = {}
-        shared = {b.name for group in _overlaps(plan.program) for b in group}
+        groups = overlapping_groups([b for b in plan.program.buffers if b.placed and b.memory.on_chip])
+        shared = {b.name for group in groups for b in group}
         self.shadows = Shadows(instructions, shared)
         self.binder = Binder(self._storage, self._state, Scratch(), self.shadows)
-        births, deaths = _lifetimes(plan.program, instructions)
-        self._place(plan.program)
+        births, deaths = _lifetimes(instructions, shared.union(plan.external))
+        self._place(plan.program, groups)
         for index, instruction in enumerate(instructions):
             for buffer in births.get(index, ()):
                 self._own(buffer)
@@ -57,7 +58,7 @@ class _CorePlan:
             for buffer in deaths.get(index, ()):
                 self.blocks.release(buffer)
 
-    def _place(self, program: Program) -> None:
+    def _place(self, program: Program, groups: list[list[Buffer]]) -> None:
         """Bind what does not follow lifetimes: tensors from outside, constants, tiles that the user made overlap."""
         for buffer in self.plan.external.values():
             self.blocks.external(buffer, np.zeros(buffer.nbytes, np.uint8))
@@ -65,24 +66,32 @@ class _CorePlan:
             if buffer.data is not None and buffer not in self.blocks:
                 storage = self.blocks.own(buffer)
                 view(storage, Access.whole(buffer))[...] = buffer.data
-        for group in _overlaps(program):
+        for group in groups:
             self.blocks.shared(group)
+        filled = {b.name for group in groups if any(b.name in self.plan.fill for b in group) for b in group}
+        for buffer in reversed(program.buffers):  # a byte holds the poison of the first tile that has it
+            if buffer.name in filled:
+                self._poison(buffer)
 
     def _own(self, buffer: Buffer) -> None:
-        storage = self.blocks.own(buffer)
+        self.blocks.own(buffer)
         if buffer.name in self.plan.fill:
-            self.plan.calls.append((poison, (view(storage, Access.whole(buffer)),)))
+            self._poison(buffer)
+
+    def _poison(self, buffer: Buffer) -> None:
+        self.plan.calls.append((poison, (view(self.blocks[buffer], Access.whole(buffer)),)))
 
     def _storage(self, buffer: Buffer) -> Storage:
         return self.blocks[buffer]
 
-    def _state(self, name: str, instruction: Instruction, rank: int) -> np.ndarray:
-        """One register per partition, zero at the start of a run."""
+    def _state(self, name: str) -> np.ndarray:
+        """Registers of an engine, as they are at the start of a run."""
         registers = self.states.get(name)
         if registers is None:
-            registers = self.states.setdefault(name, np.zeros(self.plan.program.target.pmax, np.float32))
-            self.plan.calls.append((registers.fill, (0.0,)))
-        return state_column(registers, instruction, rank)
+            initial = STATES[name].initial(self.plan.program.target.pmax)
+            registers = self.states.setdefault(name, initial.copy())
+            self.plan.calls.append((np.copyto, (registers, initial)))
+        return registers
 
     def _append(self, instruction: Instruction) -> None:
         calls = self.binder.calls(instruction)
@@ -97,23 +106,17 @@ class _CorePlan:
                         )
 
 
-def _overlaps(program: Program) -> list[list[Buffer]]:
-    return overlapping_groups([b for b in program.buffers if b.placed and b.memory.on_chip])
-
-
 def _lifetimes(
-    program: Program, instructions: list[Instruction]
+    instructions: list[Instruction], others: set[str]
 ) -> tuple[dict[int, list[Buffer]], dict[int, list[Buffer]]]:
-    """Buffers by the index of the first and of the last instruction that touches them."""
+    """Buffers by the index of the first and of the last instruction that touches them, without `others`."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     owned: dict[str, Buffer] = {}
-    external = {b.name for b in (*program.arguments, *program.results)}
-    shared = {b.name for group in _overlaps(program) for b in group}
     for index, instruction in enumerate(instructions):
         for _, access in instruction.accesses():
             buffer = access.buffer
-            if buffer.name in external or buffer.name in shared or buffer.data is not None:
+            if buffer.name in others or buffer.data is not None:
                 continue
             owned[buffer.name] = buffer
             first.setdefault(buffer.name, index)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from interpreter.bind import Arrangement, Shown, arrangement
+from interpreter.arrange import Arrangement, Shown, arrangement
 from interpreter.memory import aligned_bytes
 from nki.ir.instruction import Instruction
 from nki.ir.operands import Operand
@@ -54,7 +54,7 @@ class Shadows:
         return (name, self._versions[name], place, shown.shape, shown.compute.str)
 
     def find(self, operand: Operand, access: Access, arranged: Arrangement) -> tuple[np.ndarray | None, bool]:
-        """A shared array for a reader, and whether it must still be filled; `None` if the window has only one reader."""
+        """A shared array for a reader and whether it must still be filled; `None` if the window has one reader only."""
         key = self._key(operand, access, arranged)
         if key is None or self._readers[key] < 1:
             return None, True

@@ -6,6 +6,7 @@ All strides here count the same unit (elements or bytes); nothing touches data.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 
 Shape = tuple[int, ...]
@@ -18,7 +19,7 @@ def restride(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
     old = [(size, stride) for size, stride in zip(shape, strides) if size != 1]
     result = [0] * len(wanted)
     i = len(old) - 1
-    have, step = (old[i] if old else (1, 0))
+    have, step = old[i] if old else (1, 0)
     for axis in range(len(wanted) - 1, -1, -1):
         size = wanted[axis]
         if size == 1:
@@ -38,7 +39,9 @@ def restride(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
 
 
 @lru_cache(maxsize=65536)
-def common_view(windows: tuple[tuple[Shape, Shape], ...], keep_first: bool) -> tuple[Shape, tuple[Shape | None, ...]]:
+def common_view(
+    windows: tuple[tuple[Shape, Shape], ...], keep_first: bool
+) -> tuple[Shape, tuple[Shape | None, ...]]:
     """One shape for several windows of equal size, and each one's strides in it (`None`: that one needs a copy).
 
     With `keep_first`, axis 0 (the partitions, equal in all) is kept apart. The shape has as few axes as possible.
@@ -62,9 +65,9 @@ def _refine(shapes: set[Shape]) -> Shape:
             step *= size
             borders.add(step)
     ordered = sorted(borders, reverse=True)
-    if any(big % small for big, small in zip(ordered, ordered[1:])):
+    if any(big % small for big, small in pairwise(ordered)):
         return max(shapes, key=lambda shape: (-len(shape), shape))
-    return tuple(big // small for big, small in zip(ordered, ordered[1:])) or (1,)
+    return tuple(big // small for big, small in pairwise(ordered)) or (1,)
 
 
 def _coalesce(shape: Shape, views: list[Shape | None], first: int) -> tuple[Shape, tuple[Shape | None, ...]]:
@@ -73,8 +76,10 @@ def _coalesce(shape: Shape, views: list[Shape | None], first: int) -> tuple[Shap
     axis = len(sizes) - 1
     while axis > first:
         inner = sizes[axis]
-        if inner == 1 or sizes[axis - 1] == 1 or all(
-            s is None or s[axis - 1] == s[axis] * inner for s in strides
+        if (
+            inner == 1
+            or sizes[axis - 1] == 1
+            or all(s is None or s[axis - 1] == s[axis] * inner for s in strides)
         ):
             for s in strides:
                 if s is not None:

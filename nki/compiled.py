@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nki import errors
 from nki.arguments import Leaf, to_torch
+from nki.dtypes import as_dtype
 from nki.ir.program import Buffer, Program
 from nki.passes import prepare
 
@@ -27,6 +30,8 @@ class Compiled:
         self.program = program
         self.dependencies = dependencies
         self.poisoned = prepare(program, strict=strict)
+        if os.environ.get("NKI_CHECK") == "2":
+            check_round_trip(program)
         self.mutated = program.mutated
         self._plan: Plan | None = None
         self._timelines: dict[tuple[str, str], Timeline] = {}
@@ -52,8 +57,11 @@ class Compiled:
             )
         return self._timelines[key]
 
-    def run(self, leaves: list[Leaf]) -> Any:
-        """Execute on the caller's tensors. Their arrays change only if the whole run succeeds."""
+    def run(self, leaves: list[Leaf], out: Sequence[np.ndarray] = ()) -> Any:
+        """Execute on the caller's tensors. Their arrays change only if the whole run succeeds.
+
+        out: contiguous arrays, one per result, to be written instead of new ones; undefined after a failure.
+        """
         from interpreter.execute import execute
         from interpreter.memory import poison
 
@@ -61,13 +69,29 @@ class Compiled:
         arrays: dict[str, np.ndarray] = {}
         for buffer, leaf in zip(program.arguments, leaves):
             arrays[buffer.name] = leaf.array.copy() if buffer.name in self.mutated else leaf.array
+        given = checked_out(program, out)
         for buffer in program.results:
             if buffer.name not in arrays:
-                arrays[buffer.name] = np.empty(buffer.shape, buffer.dtype.numpy)
+                array = given.get(buffer.name)
+                arrays[buffer.name] = np.empty(buffer.shape, buffer.dtype.numpy) if array is None else array
                 if buffer.name in self.poisoned:
                     poison(arrays[buffer.name])
         execute(self.plan, arrays)
         return deliver(program, leaves, arrays, self.mutated)
+
+
+def check_round_trip(program: Program) -> None:
+    """The invariant of the text form: a program's text parses back to the same text. Tests set NKI_CHECK=2 for it."""
+    from nki.ir.parser import parse_program
+
+    text = str(program)
+    again = str(parse_program(text, f"<{program.name}>"))
+    if again != text:
+        raise errors.KernelError(
+            f"the text of {program.name} does not parse back to itself",
+            remedy="this is a fault of the printer or the parser; please report it with the kernel",
+            span=program.span,
+        )
 
 
 def deliver(program: Program, leaves: list[Leaf], arrays: dict[str, np.ndarray], mutated: set[str]) -> Any:
@@ -86,6 +110,24 @@ def deliver(program: Program, leaves: list[Leaf], arrays: dict[str, np.ndarray],
         return None
     results = tuple(result(buffer) for buffer in program.results)
     return results if program.result_form == "tuple" else results[0]
+
+
+def checked_out(program: Program, out: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """The caller's arrays by the name of the result each one receives."""
+    if not out:
+        return {}
+    wanted = [buffer for buffer in program.results if buffer not in program.arguments]
+    shapes = [(buffer.shape, buffer.dtype) for buffer in wanted]
+    found = [(array.shape, as_dtype(array.dtype)) for array in out]
+    if found != shapes or not all(array.flags.c_contiguous for array in out):
+        raise errors.ArgumentError(
+            f"{program.name}: these arrays cannot receive the results",
+            operand="out",
+            found=", ".join(f"{list(shape)} {dtype}" for shape, dtype in found),
+            allowed=", ".join(f"{list(shape)} {dtype}" for shape, dtype in shapes) + ", contiguous",
+            remedy="pass one array per result that is not an argument, of its shape and dtype",
+        )
+    return {buffer.name: array for buffer, array in zip(wanted, out)}
 
 
 def check_arguments(program: Program, leaves: list[Leaf]) -> None:

@@ -7,9 +7,9 @@ the documentation names a Python exception, from that one too. `NkiValidationErr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from nki.diagnostic import Diagnostic as Diagnostic
 from nki.span import Frame, Span
 
 
@@ -33,7 +33,7 @@ class NkiError(Exception):
         span: Span | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(message)
+        Exception.__init__(self, message)  # not `super()`: a second base may want other arguments
         self.message = message
         self.operand = operand
         self.found = found
@@ -72,15 +72,19 @@ class NkiError(Exception):
 
     def __str__(self) -> str:
         first, *rest = self.explain().split("\n")
-        excerpt = source_excerpt(self.span) if self.span else []
+        excerpt = self.span.excerpt() if self.span else []
         return "\n".join([first, *excerpt, *rest])
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback: the text names the user's line, our own frames only hide it."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 def raise_diagnostic(found: Diagnostic) -> None:
     """Raise the error class that a diagnostic's code belongs to."""
     classes = {kind.code: kind for kind in all_errors()}
     kind = classes.get(found.code, NkiValidationError)
-    raise kind(found.message, span=Span((Frame(found.file, found.line, "kernel"),)))
+    raise kind(found.message, span=Span((Frame(found.file, found.line, ""),)) if found.file else None)
 
 
 def all_errors() -> list[type[NkiError]]:
@@ -89,39 +93,6 @@ def all_errors() -> list[type[NkiError]]:
     for kind in found:
         found += [sub for sub in kind.__subclasses__() if sub not in found]
     return found
-
-
-def source_excerpt(span: Span) -> list[str]:
-    """The lines of an error text that show where: file, line, code with a caret, and the chain of calls."""
-    inner, *outer = span.frames
-    lines = [f"  --> {inner.file}:{inner.line}, in {inner.function}"]
-    text = inner.text
-    if text.strip():
-        number = f"{inner.line:5d} | "
-        lines.append(number + text)
-        start = inner.column if inner.column is not None else len(text) - len(text.lstrip())
-        end = inner.end_column if inner.end_column is not None else len(text)
-        lines.append(" " * (len(number) - 2) + "| " + " " * start + "^" * max(1, end - start))
-    lines += [f"      called from {frame.file}:{frame.line}, in {frame.function}" for frame in outer]
-    return lines
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """One finding of `kernel.check` or of a sanitizer.
-
-    `severity` is `error` (cannot run), `warning` (very likely a fault) or `note` (portability, performance,
-    deprecation, or what only the real compiler refuses). `file` and `line` are the innermost user frame.
-    """
-
-    code: str
-    severity: str
-    message: str
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.severity}[{self.code}]: {self.message}"
 
 
 class KernelError(NkiError, ValueError):
@@ -201,14 +172,28 @@ class SubsetError(NkiError, SyntaxError):
 
     code = "subset"
 
-    def __str__(self) -> str:
-        return NkiError.__str__(self)
+    @property
+    def msg(self) -> str:  # type: ignore[override]
+        """All of the text: Python's traceback printer shows this of a SyntaxError and nothing else."""
+        return str(self)
 
 
 class RemovedApiError(NkiError, NotImplementedError, AttributeError):
     """A name of an older release; the message names its replacement."""
 
     code = "removed"
+
+
+class MissingExtraError(NkiError, ImportError):
+    """An optional package is needed and not installed."""
+
+    code = "missing-extra"
+
+
+class NoBackwardError(NkiError, NotImplementedError):
+    """A gradient is asked of an operator that has none."""
+
+    code = "no-backward"
 
 
 class NkiValidationError(NkiError):

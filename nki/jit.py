@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from nki import errors
 from nki.arguments import Arguments, collect
-from nki.compiled import Compiled, deliver
+from nki.compiled import Compiled, checked_out, deliver
 from nki.errors import Diagnostic
 from nki.frontend.recorded import Dependencies
 from nki.frontend.stage import NeedsEager, stage
@@ -103,18 +103,24 @@ class Kernel:
         """The program for these arguments, from the cache if nothing it depends on has changed."""
         return self._compiled(options, self.bind(args, kwargs))
 
-    def run(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the kernel on the caller's tensors."""
+    def run(
+        self,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Sequence[np.ndarray] = (),
+    ) -> Any:
+        """Run the kernel on the caller's tensors. `out`: contiguous arrays for the results, instead of new ones."""
         arguments = self.bind(args, kwargs)
         if options.resolved_eager():
-            return self._run_eager(options, arguments)
+            return self._run_eager(options, arguments, out)
         try:
             compiled = self._compiled(options, arguments)
         except NeedsEager:
-            return self._run_eager(options, arguments)
+            return self._run_eager(options, arguments, out)
         if options.sanitize:
             raise_likely_faults(compiled.program)
-        return compiled.run(arguments.leaves)
+        return compiled.run(arguments.leaves, out)
 
     def _compiled(self, options: Options, arguments: Arguments) -> Compiled:
         target = get_target(options.target)
@@ -137,7 +143,7 @@ class Kernel:
         builder = Builder(self.__name__, target, grid=options.grid)
         return stage(self.func, arguments, builder)
 
-    def _run_eager(self, options: Options, arguments: Arguments) -> Any:
+    def _run_eager(self, options: Options, arguments: Arguments, out: Sequence[np.ndarray]) -> Any:
         """Execute instruction by instruction while staging; the checks of the whole program come at the end."""
         from interpreter.eager import EagerMachine
 
@@ -163,6 +169,9 @@ class Kernel:
             if buffer.name not in arrays:
                 base = machine.blocks[buffer].base
                 arrays[buffer.name] = base.view(buffer.dtype.numpy).reshape(buffer.shape)
+        for name, array in checked_out(program, out).items():
+            np.copyto(array, arrays[name])
+            arrays[name] = array
         return deliver(program, arguments.leaves, arrays, program.mutated)
 
     def diagnose(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Diagnostic]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nki import errors
 from nki.arguments import Arguments, collect
@@ -59,15 +62,21 @@ class LoadedKernel:
             self._arguments(args, kwargs)
         return self._for(options.sanitize)
 
-    def run(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run on the caller's tensors."""
+    def run(
+        self,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Sequence[np.ndarray] = (),
+    ) -> Any:
+        """Run on the caller's tensors. `out`: contiguous arrays for the results, instead of new ones."""
         self._check_target(options.target)
         compiled = self._for(options.sanitize)
         if options.sanitize:
             for found in compiled.program.diagnostics:
                 if found.severity == "warning":
                     errors.raise_diagnostic(found)
-        return compiled.run(self._arguments(args, kwargs).leaves)
+        return compiled.run(self._arguments(args, kwargs).leaves, out)
 
     def _for(self, sanitize: bool | None) -> Compiled:
         strict = sanitize is not False

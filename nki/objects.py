@@ -17,8 +17,6 @@ from nki.span import capture
 class NKIObject:
     """Base of classes used in kernels: constructor from annotations, `__post_init__`, structural equality and hash."""
 
-    __slots__ = ()
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _fill(self, args, kwargs)
         self.__post_init__()

@@ -38,9 +38,10 @@ def profile(
 ) -> Callable[..., Profile]:
     """A callable that takes the kernel's arguments and returns its `Profile`; values are not computed.
 
-    target: "trn1", "trn2" or "trn3" (default: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3). schedule: "program" keeps the
-    order of the instructions as written, "compiler" reorders as a sensible compiler would, "auto" keeps it for kernels
-    that fix their own order. dge: who makes DMA descriptors; "static" prepares all of them before the run.
+    target: "trn1", "trn2" or "trn3" (default: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3).
+    schedule: "program" keeps the order of the instructions as written, "compiler" reorders as a sensible compiler
+    would, "auto" keeps it for kernels that fix their own order.
+    dge: who makes DMA descriptors; "static" prepares all of them before the run.
 
     Example: print(nki.profile(kernel, target="trn2")(a, b))
     """

@@ -12,10 +12,13 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass
+from itertools import groupby
 from types import CodeType, FrameType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MACHINE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "interpreter") + os.sep
+_NOTEBOOK = os.path.join("IPython", "core", "interactiveshell.py")
+"""What calls a notebook's cells: below it lies nothing of the user's."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class Frame:
     def text(self) -> str:
         """The source line, without its newline; empty if the file cannot be read."""
         return linecache.getline(self.file, self.line).rstrip("\n")
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f", in {self.function}" if self.function else "")
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,42 @@ class Span:
         """Name of the innermost user function."""
         return self.frames[0].function
 
+    def excerpt(self) -> list[str]:
+        """The lines of an error text that show where: file, line, code with a caret, and the chain of calls."""
+        if self == UNKNOWN:
+            return []
+        inner, *outer = self.frames
+        lines = [f"  --> {inner}"]
+        text = inner.text
+        if text.strip():
+            number = f"{inner.line:5d} | "
+            lines.append(number + text)
+            start = _characters(text, inner.column, len(text) - len(text.lstrip()))
+            end = _characters(text, inner.end_column, len(text))
+            indent = "".join(c if c == "\t" else " " for c in text[:start])
+            lines.append(" " * (len(number) - 2) + "| " + indent + "^" * max(1, end - start))
+        return lines + _call_chain(outer)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+_CALLS_SHOWN = 6
+"""How many places of a long call chain are listed at each end."""
+
+
+def _call_chain(frames: list[Frame]) -> list[str]:
+    calls = [(place, len(list(same))) for place, same in groupby(map(str, frames))]
+    lines = [f"      called from {place}" + (f" ({n} times)" if n > 1 else "") for place, n in calls]
+    left_out = len(lines) - 2 * _CALLS_SHOWN
+    if left_out > 1:
+        lines[_CALLS_SHOWN:-_CALLS_SHOWN] = [f"      ... and {left_out} more calls ..."]
+    return lines
+
+
+def _characters(text: str, column: int | None, unknown: int) -> int:
+    """A column, which Python counts in bytes of UTF-8, counted in characters."""
+    return unknown if column is None else len(text.encode()[:column].decode(errors="ignore"))
 
 
 UNKNOWN = Span((Frame("<unknown>", 0, "<unknown>"),))
@@ -81,7 +121,8 @@ def _classify(code: CodeType) -> tuple[CodeType, bool, bool]:
     name = code.co_filename
     inside = name.startswith(_PACKAGE) or name.startswith(_MACHINE)
     frozen = name.startswith("<frozen") or (name.startswith("<") and "nki" in name)
-    entry = (code, not inside and not frozen, id(code) in _stop_codes)
+    stop = id(code) in _stop_codes or name.endswith(_NOTEBOOK)
+    entry = (code, not inside and not frozen, stop)
     _is_user[id(code)] = entry
     return entry
 
@@ -131,7 +172,20 @@ def _frame_of(code: CodeType, lasti: int, line: int | None) -> Frame:
                 column = start
                 end_column = end if first == last else None
                 break
-    return Frame(code.co_filename, line or 0, getattr(code, "co_qualname", code.co_name), column, end_column)
+    file = shown_file(code.co_filename)
+    return Frame(file, line or 0, getattr(code, "co_qualname", code.co_name), column, end_column)
+
+
+def shown_file(file: str) -> str:
+    """What a file is called: `Cell In[3]` for a notebook's cell, whose file changes with every session, else `file`."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    label_and_name = name_of(file) if name_of is not None else None
+    if label_and_name is None:
+        return file
+    shown = " ".join(label_and_name)
+    linecache.cache[shown] = linecache.cache.get(file, (0, None, [], file))
+    return shown
 
 
 def from_traceback(error: BaseException) -> Span:

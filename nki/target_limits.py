@@ -160,7 +160,9 @@ class Limits:
     vector_transpose_fmax: int = row("side of the block that Vector transposes", 32, PUBLISHED, ISA_API)
     max8_fmin: int = row("smallest free size of max8 and nc_find_index8", 8, PUBLISHED, ISA_API)
     max8_fmax: int = row("largest free size of max8 and nc_find_index8", 16_384, PUBLISHED, ISA_API)
-    topk_fmax: int = row("largest free size of topk", 65_535, PUBLISHED, ISA_API)
+    topk_fmin: int = row("smallest row that topk searches", 8, PUBLISHED, ISA_API)
+    topk_fmax: int = row("largest row that topk searches", 65_535, PUBLISHED, ISA_API)
+    topk_kmax: int = row("most results of topk", 32_767, PUBLISHED, ISA_API)
     gather_indices_max: int = row("indices of local_gather per GpSimd core", 4_096, PUBLISHED, ISA_API)
     gpsimd_cores: int = row("processors of the GpSimd engine", 8, PUBLISHED, TRN1_ARCH)
     gpsimd_core_partitions: int = row("partitions that one of them serves", 16, PUBLISHED, TRN1_ARCH)
@@ -192,4 +194,5 @@ class Limits:
     # DMA
     hwdge: bool = row("the hardware makes DMA descriptors", (False, True, True), PUBLISHED, DGE_GUIDE)
     hwdge_blocks: int = row("descriptor generators of a core", (0, 2, 2), PUBLISHED, TRN2_ARCH)
+    dma_sources_max: int = row("tensors that one DMA adds up", 16, PUBLISHED, ISA_API)
     dma_priorities: int = row("DMA service classes", (1, 1, 4), PUBLISHED, f"{TRN3_ARCH}; {ISA_API}")

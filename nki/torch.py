@@ -1,31 +1,41 @@
 """`nki_op`: a PyTorch operator from an NKI kernel, or from a Python function that launches kernels.
 
 The operator works in eager mode and under `torch.compile(fullgraph=True)`, because it is a `torch.library.custom_op`
-with a fake implementation. Torch is imported by this module and by nothing else in the package.
+with a fake implementation. A function that launches a kernel several times, say once per batch element, lets each
+launch write into its slice of the output with `run_into`. Importing this module imports torch; `import nki` does not.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.library import CustomOpDef, custom_op, infer_schema
 
 from nki import errors
+from nki.arguments import from_torch
 from nki.dtypes import as_dtype
 from nki.jit import Kernel, Launch, Options, split
+from nki.loaded import LoadedKernel
 from nki.target import Target
 
-__all__ = ["nki_op"]
+try:
+    import torch
+    from torch import Tensor
+    from torch.library import CustomOpDef, custom_op, infer_schema
+except ImportError as error:
+    raise errors.MissingExtraError(
+        "nki.torch needs PyTorch, which is not installed",
+        remedy="pip install 'open-nki[torch]'",
+    ) from error
+
+__all__ = ["nki_op", "run_into"]
 
 
 def nki_op(
     name: str,
-    fn: Callable[..., Any] | Kernel | Launch | None = None,
+    fn: Callable[..., Any] | Kernel | Launch | LoadedKernel | None = None,
     *,
     fake: Callable[..., Any] | None = None,
     mutates_args: str | Iterable[str] = (),
@@ -43,6 +53,13 @@ def nki_op(
     kernel that have none are tensors, or of the type of their default value.
     target: the generation a kernel is staged for; the default is the environment's.
 
+    The operator has no gradient: a backward pass through it raises NoBackwardError, unless you register one with the
+    result's `register_autograd`. Example:
+
+        @nki_op("my_library::scale", fake=lambda x, factor: torch.empty_like(x))
+        def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
+            return scale_kernel(x, factor)
+
     Raises ArgumentError for a name without a library, or if no fake can be derived.
     """
     if "::" not in name:
@@ -57,7 +74,7 @@ def nki_op(
         return lambda function: nki_op(
             name, function, fake=fake, mutates_args=mutates_args, schema=schema, target=target
         )
-    if isinstance(fn, (Kernel, Launch)):
+    if isinstance(fn, (Kernel, Launch, LoadedKernel)):
         return _kernel_op(name, fn, fake, mutates_args, schema, target)
     if fake is None:
         raise errors.ArgumentError(
@@ -79,12 +96,42 @@ def _register(
 ) -> CustomOpDef:
     operator = custom_op(name, function, mutates_args=mutates_args, schema=schema, device_types="cpu")
     operator.register_fake(fake)
+
+    def backward(*_: Any) -> Any:
+        raise errors.NoBackwardError(
+            f"{name} has no gradient",
+            found="a backward pass through it, or torch.compile of a function whose inputs require gradients",
+            allowed="the forward pass",
+            remedy="call it under torch.no_grad() or on detached tensors, or add a gradient with register_autograd",
+        )
+
+    if not mutates_args and "!" not in (schema or ""):  # PyTorch takes no gradient of an operator that writes
+        operator.register_autograd(backward)
     return operator
+
+
+def run_into(
+    out: Tensor | Sequence[Tensor], kernel: Kernel | Launch | LoadedKernel, *args: Any, **kwargs: Any
+) -> None:
+    """Run a kernel and write its result, or its results in order, into tensors that exist already.
+
+    They have the shapes and dtypes of the results. Contiguous ones, such as `batch[i]` of a contiguous batch, are
+    written by the kernel itself, others through a copy. After an error their content is undefined.
+
+    Example: run_into(out[i], scale_kernel, x[i], 2.0)
+    """
+    plain, grid = split(kernel)
+    tensors = [out] if isinstance(out, Tensor) else list(out)
+    written = [t if t.is_contiguous() else t.new_empty(t.shape) for t in tensors]
+    plain.run(Options(grid=grid), args, kwargs, [from_torch(t) for t in written])
+    for tensor, values in zip(tensors, written):
+        if values is not tensor:
+            tensor.copy_(values)
 
 
 def _kernel_op(
     name: str,
-    launch: Kernel | Launch,
+    launch: Kernel | Launch | LoadedKernel,
     fake: Callable[..., Any] | None,
     mutates_args: str | Iterable[str],
     schema: str | None,

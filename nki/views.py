@@ -35,11 +35,10 @@ class DynamicSlice:
         return f"nl.ds({self.start!r}, {self.size!r})"
 
 
-_ALL = slice(None)
-
-
 def subscript(shape: Shape, strides: Shape, offset: int, key: Any, on_chip: bool) -> tuple[Shape, Shape, int]:
     """`t[key]` (rules 27, 28). An over-long range is an error, never clamped. Plain tuples: this is called most."""
+    if key is ...:
+        return shape, strides, offset
     if type(key) is not tuple:
         key = (key,)
     if len(key) > len(shape):
@@ -50,18 +49,13 @@ def subscript(shape: Shape, strides: Shape, offset: int, key: Any, on_chip: bool
     for k in key:
         size = shape[dim]
         stride = strides[dim]
-        if type(k) is slice:
-            start, stop = k.start, k.stop
-            if type(start) is int and type(stop) is int and 0 <= start < stop <= size and k.step is None:
-                offset += start * stride
-                size = stop - start
-            elif k is not _ALL and (start is not None or stop is not None or k.step is not None):
-                start, size, step = _range(k, size, dim)
-                offset += start * stride
-                stride *= step
-        elif type(k) is not DynamicSlice:
-            if k is ...:
-                return subscript(shape, strides, offset, _spread(key, len(shape)), on_chip)
+        if type(k) is slice or type(k) is DynamicSlice:
+            start, size, step = _range(k, size, dim)
+            offset += start * stride
+            stride *= step
+        elif k is ...:
+            return subscript(shape, strides, offset, _spread(key, len(shape)), on_chip)
+        else:
             index = k if type(k) is int else as_index(k, f"the subscript of dimension {dim}")
             if not -size <= index < size:
                 raise _outside(f"index {index}", dim, size)
@@ -70,9 +64,6 @@ def subscript(shape: Shape, strides: Shape, offset: int, key: Any, on_chip: bool
                 dim += 1
                 continue
             size = 1
-        else:
-            start, size = _dynamic(k, size, dim)
-            offset += start * stride
         new_shape.append(size)
         new_strides.append(stride)
         dim += 1
@@ -103,7 +94,7 @@ def _spread(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
             remedy="drop the surplus subscripts",
         )
     at = dots[0] if dots else given
-    return (*key[:at], *[_ALL] * (ndim - given), *key[at + len(dots) :])
+    return (*key[:at], *[slice(None)] * (ndim - given), *key[at + len(dots) :])
 
 
 def as_index(value: Any, what: str) -> int:
@@ -159,27 +150,31 @@ def _outside(what: str, dim: int, size: int) -> errors.NkiError:
     )
 
 
-def _range(key: slice, size: int, dim: int) -> tuple[int, int, int]:
-    """First index, count and step of a slice; negative bounds count from the end."""
+def _range(key: Any, size: int, dim: int) -> tuple[int, int, int]:
+    """First index, count and step of a slice or nl.ds."""
+    if type(key) is not slice:
+        return _dynamic(key, size, dim)
+    start, stop = key.start, key.stop
+    if key.step is None:
+        if start is None and stop is None:
+            return 0, size, 1
+        if type(start) is int and type(stop) is int and 0 <= start < stop <= size:
+            return start, stop - start, 1
     what = f"a bound of the slice in dimension {dim}"
-    start = 0 if key.start is None else as_index(key.start, what)
-    stop = size if key.stop is None else as_index(key.stop, what)
+    first = 0 if start is None else as_index(start, what)
+    last = size if stop is None else as_index(stop, what)
     step = 1 if key.step is None else as_index(key.step, f"the step of the slice in dimension {dim}")
-    if start < 0:
-        start += size
-    if stop < 0:
-        stop += size
-    if step < 1 or not 0 <= start < stop <= size:
-        text = f"{'' if key.start is None else key.start}:{'' if key.stop is None else key.stop}"
-        return checked_range(start, stop, step, dim, size, f"slice {text}")
-    return start, (stop - start + step - 1) // step, step
+    first += size if first < 0 else 0
+    last += size if last < 0 else 0
+    text = f"slice {'' if start is None else start}:{'' if stop is None else stop}"
+    return checked_range(first, last, step, dim, size, text)
 
 
-def _dynamic(key: DynamicSlice, size: int, dim: int) -> tuple[int, int]:
+def _dynamic(key: DynamicSlice, size: int, dim: int) -> tuple[int, int, int]:
     what = f"of nl.ds in dimension {dim}"
     start = as_index(key.start, f"`start` {what}")
     count = as_index(key.size, f"`size` {what}")
-    return checked_range(start, start + count, 1, dim, size, f"nl.ds({start}, {count})")[:2]
+    return checked_range(start, start + count, 1, dim, size, f"nl.ds({start}, {count})")
 
 
 def checked_range(start: int, stop: int, step: int, dim: int, size: int, text: str) -> tuple[int, int, int]:
@@ -282,4 +277,4 @@ def select_dim(view: View, dim: Any, index: Any, on_chip: bool) -> View:
     number = as_index(index, "`index`")
     if not 0 <= number < view.shape[d]:
         raise _outside(f"index {number}", d, view.shape[d])
-    return View(*subscript(*view, (*[_ALL] * d, number), on_chip))
+    return View(*subscript(*view, (*[slice(None)] * d, number), on_chip))

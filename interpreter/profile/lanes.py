@@ -1,4 +1,4 @@
-"""The bars of the timeline page: one lane per engine, per DMA queue and per on-chip memory, merged to a bearable number.
+"""The bars of the timeline: one lane per engine, per DMA queue and per on-chip memory, few enough to draw.
 
 A bar thinner than a slot of the lane's resolution is merged with its neighbours in that slot, so the number of bars
 is bounded by the resolution and not by the program. The page draws columns: one list per property.
@@ -7,7 +7,7 @@ is bounded by the resolution and not by the program. The page draws columns: one
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,10 @@ FULL: Final = 1000
 
 
 class Bar(NamedTuple):
-    """One rectangle. `text` and `why` are what the tooltip says, `line` an index into the lines of the profile."""
+    """One rectangle. `head`, `text` and `why` are what the tooltip says; an instruction's text is made later.
+
+    line: index into the lines of the profile.  number: the instruction.  after: from its end to its result being seen.
+    """
 
     start: int
     length: int
@@ -41,7 +44,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of the timeline. `labels`: write names into wide bars; `overview`: show it in the strip of the whole run."""
+    """A row of the timeline. `labels`: write names into wide bars; `overview`: show it in the overview strip."""
 
     name: str
     detail: str
@@ -53,30 +56,20 @@ class Lane:
     overview: bool = True
 
 
-def rows_of(spans: Sequence[tuple[int, int]], most: int) -> list[int]:
-    """A row for each span (sorted by start) such that spans of one row do not overlap, as far as `most` rows allow."""
-    ends: list[int] = []
-    rows = []
-    for start, end in spans:
-        row = next((r for r, busy in enumerate(ends) if busy <= start), None)
-        if row is None and len(ends) < most:
-            row = len(ends)
-            ends.append(end)
-        elif row is None:
-            row = min(range(len(ends)), key=ends.__getitem__)
-        ends[row] = max(ends[row], end)
-        rows.append(row)
-    return rows
-
-
 def thinned(lanes: Sequence[Lane], end: int, most: int) -> tuple[Lane, ...]:
     """The lanes with their thinnest bars merged until at most about `most` bars are left."""
-    result = tuple(lanes)
+    if sum(len(lane.bars) for lane in lanes) <= most:
+        return tuple(lanes)
     slots = FINEST
-    while sum(len(lane.bars) for lane in result) > most and slots > most // (8 * max(1, len(lanes))):
+    while slots > 1 and sum(_left(lane.bars, max(1, end // slots)) for lane in lanes) > most:
         slots //= 2
-        result = tuple(replace(lane, bars=tuple(merged(lane.bars, max(1, end // slots)))) for lane in lanes)
-    return result
+    return tuple(replace(lane, bars=tuple(merged(lane.bars, max(1, end // slots)))) for lane in lanes)
+
+
+def _left(bars: Iterable[Bar], slot: int) -> int:
+    """About how many bars `merged` leaves."""
+    short = {(bar.start // slot, bar.top, bar.color) for bar in bars if bar.length < slot}
+    return len(short) + sum(bar.length >= slot for bar in bars)
 
 
 def merged(bars: Iterable[Bar], slot: int) -> Iterator[Bar]:
@@ -110,7 +103,9 @@ def _one(group: list[Bar]) -> Bar:
     line = Counter(bar.line for bar in group).most_common(1)[0][0]
     text = f"{names}\nfills {share_text(filled, length)} of this stretch; zoom or profile a smaller shape to see each"
     what = "waits" if group[0].wait else "instructions"
-    return group[0]._replace(length=length, head=f"{len(group)} {what}", text=text, line=line, number=-1, after=0, waited=0, why="")
+    return group[0]._replace(
+        length=length, head=f"{len(group)} {what}", text=text, line=line, number=-1, after=0, waited=0, why=""
+    )
 
 
 class Table:
@@ -128,35 +123,36 @@ class Table:
         return list(self._numbers)
 
 
-def columns(lanes: Sequence[Lane], end: int, lines: Sequence[str]) -> dict[str, Any]:
+def columns(
+    lanes: Sequence[Lane], end: int, lines: Sequence[str], text_of: Callable[[int], str]
+) -> dict[str, Any]:
     """What the page's script reads. A column in which all bars agree is that one value."""
     texts, whys, palette = Table(), Table(), Table()
     shown = []
     for lane in lanes:
-        bars = lane.bars
-        shown.append(
-            {
-                "height": lane.height,
-                "gap": lane.gap,
-                "labels": lane.labels,
-                "overview": lane.overview,
-                "bars": {
-                    "start": [bar.start for bar in bars],
-                    "length": _column([bar.length for bar in bars]),
-                    "top": _column([bar.top for bar in bars]),
-                    "height": _column([bar.height for bar in bars]),
-                    "color": _column([palette.number(bar.color) for bar in bars]),
-                    "text": _column([texts.number((bar.head, bar.text)) for bar in bars]),
-                    "line": _column([bar.line for bar in bars]),
-                    "number": _column([bar.number for bar in bars]),
-                    "after": _column([bar.after for bar in bars]),
-                    "waited": _column([bar.waited for bar in bars]),
-                    "why": _column([whys.number(bar.why) for bar in bars]),
-                    "wait": _column([int(bar.wait) for bar in bars]),
-                    "light": _column([int(bar.light) for bar in bars]),
-                },
-            }
-        )
+        found: dict[str, list[int]] = {
+            "length": [bar.length for bar in lane.bars],
+            "top": [bar.top for bar in lane.bars],
+            "height": [bar.height for bar in lane.bars],
+            "color": [palette.number(bar.color) for bar in lane.bars],
+            "text": [
+                texts.number((b.head, b.text or (text_of(b.number) if b.number >= 0 else "")))
+                for b in lane.bars
+            ],
+            "line": [bar.line for bar in lane.bars],
+            "number": [bar.number for bar in lane.bars],
+            "after": [bar.after for bar in lane.bars],
+            "waited": [bar.waited for bar in lane.bars],
+            "why": [whys.number(bar.why) for bar in lane.bars],
+            "wait": [int(bar.wait) for bar in lane.bars],
+            "light": [int(bar.light) for bar in lane.bars],
+        }
+        bars = {
+            "start": [bar.start for bar in lane.bars],
+            **{name: _column(values) for name, values in found.items()},
+        }
+        flags = {"labels": lane.labels, "overview": lane.overview}
+        shown.append({"height": lane.height, "gap": lane.gap, **flags, "bars": bars})
     return {
         "end": max(1, end),
         "lanes": shown,

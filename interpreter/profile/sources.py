@@ -15,7 +15,7 @@ UNKNOWN_FILE = "<unknown>"
 
 def is_readable_source(file: str) -> bool:
     """Whether a file's text may be shown: Python files, and notebook cells that Python itself keeps in memory."""
-    return file.endswith(".py") or (file in linecache.cache and file != UNKNOWN_FILE)
+    return file.endswith(".py") or (file.startswith("<") and file in linecache.cache)
 
 
 def source_lines(file: str) -> list[str]:
@@ -49,7 +49,7 @@ def _shortest(file: str, parts: dict[str, list[str]]) -> str:
     return file
 
 
-def shown_ranges(lines: Sequence[int], length: int, around: int = 6, join: int = 12) -> list[tuple[int, int]]:
+def shown_ranges(lines: Sequence[int], length: int, around: int = 4, join: int = 8) -> list[tuple[int, int]]:
     """First and last line of the pieces of a file worth showing: `around` lines about each of `lines`."""
     ranges: list[tuple[int, int]] = []
     for line in sorted(set(lines)):

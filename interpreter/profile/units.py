@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from interpreter.timing import timeline
+
 DMA: Final = "dma"
 
 TITLES: Final = {
@@ -17,15 +19,50 @@ TITLES: Final = {
 }
 """Engines in the order in which they are shown."""
 
+DMA_REASONS: Final = frozenset(
+    {timeline.ISSUE, timeline.DMA_QUEUE, timeline.DMA_LATENCY, timeline.DMA_BANDWIDTH}
+)
+"""What the time from starting a DMA to its data being there consists of."""
+
 COMPUTE: Final = ("tensor", "vector", "scalar", "gpsimd")
 
 GROUPS: Final = {
-    "data": "waits for data",
+    "data": "waits for data or a free buffer",
+    "dma": "waits for the DMA",
     "engine": "waits for another engine",
-    "resource": "waits for a port, queue or state",
-    "idle": "nothing to do",
+    "resource": "waits for a port, bank, table or warm-up",
+    "idle": "nothing left to do",
 }
 """The colours of waiting: what is in the way."""
+
+
+_WAITING: Final = {
+    timeline.EXECUTE: ("idle", "execution"),
+    timeline.DATA: ("data", "data"),
+    timeline.BUFFER: ("data", "a buffer still in use"),
+    timeline.ORDER: ("engine", "the order the kernel asks for"),
+    timeline.SEMAPHORE: ("engine", "semaphores"),
+    timeline.ENGINE: ("engine", "its own engine"),
+    timeline.ISSUE: ("dma", "a DMA to be issued"),
+    timeline.DMA_QUEUE: ("dma", "a DMA queue"),
+    timeline.DMA_LATENCY: ("dma", "DMA latency"),
+    timeline.DMA_BANDWIDTH: ("dma", "DMA bandwidth"),
+    timeline.TABLE_LOAD: ("resource", "activation tables"),
+    timeline.PORT_CONFLICT: ("resource", "a shared port"),
+    timeline.BANK_CONFLICT: ("resource", "a PSUM bank"),
+    timeline.WARM_UP: ("resource", "the Tensor engine to warm up"),
+}
+"""For each reason of the time model: its group, and the words that follow "waits for"."""
+
+
+def reason_group(reason: str) -> str:
+    """What is in the way: a key of `GROUPS`."""
+    return _WAITING[reason][0]
+
+
+def reason_text(reason: str) -> str:
+    """A reason in words, to follow "waits for"."""
+    return _WAITING[reason][1]
 
 
 def title(unit: str) -> str:
@@ -64,6 +101,8 @@ def bytes_text(nbytes: float) -> str:
     """A size: `512 B`, `64 KiB`, `2.5 MiB`."""
     for unit in ("B", "KiB", "MiB"):
         if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if nbytes == int(nbytes) or nbytes >= 100 else f"{nbytes:.1f} {unit}"
+            return (
+                f"{nbytes:.0f} {unit}" if nbytes == int(nbytes) or nbytes >= 100 else f"{nbytes:.1f} {unit}"
+            )
         nbytes /= 1024
     return f"{nbytes:.1f} GiB"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from nki.cli import commands
 from nki.cli.values import UsageError
 from nki.errors import NkiError
+from nki.span import stop_at
 
 _ARGUMENTS = (
     "x.npy, x.npy:bfloat16 (cast on load), float32[128,512] (zeros), a Python literal, or name= before any of these"
@@ -66,6 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:
         return 0
+
+
+stop_at(main.__code__)  # what a shell calls is not the user's source
 
 
 def _intermixed(argv: Sequence[str] | None) -> bool:

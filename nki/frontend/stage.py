@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
-from collections.abc import Callable
-from types import FunctionType
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
 from nki import errors
@@ -20,7 +22,7 @@ from nki.frontend.source import function_source
 from nki.frontend.subset import check_subset
 from nki.ir.builder import Builder
 from nki.ir.program import Access, Buffer, Program
-from nki.span import UNKNOWN, Frame, Span, from_traceback, is_user_code, stop_at
+from nki.span import UNKNOWN, Frame, Span, from_traceback, is_user_code, shown_file, stop_at
 from nki.tensor import NkiTensor
 
 
@@ -46,17 +48,17 @@ class StagingHooks(HostHooks):
     def enter_source(self, function: Callable[..., Any], *, kernel: bool = False) -> None:
         """Check the source of a user function that is about to run."""
         code = getattr(function, "__code__", None)
-        if code is not None and "breakpoint" in code.co_names and not self.eager:
+        if code is not None and not self.eager and _uses_breakpoint(code):
             raise NeedsEager
         source = function_source(function)
         if source is None:
             return
         for found in check_subset(source, kernel=kernel):
             if found.severity == "error":
-                frame = Frame(found.file, found.line, source.name, found.col, found.end_col)
+                frame = Frame(shown_file(found.file), found.line, source.name, found.col, found.end_col)
                 raise errors.SubsetError(found.message, remedy=found.remedy, span=Span((frame,)))
             self.builder.program.diagnostics.append(
-                Diagnostic(found.code, found.severity, found.message, found.file, found.line)
+                Diagnostic(found.code, found.severity, found.message, shown_file(found.file), found.line)
             )
 
 
@@ -79,11 +81,13 @@ def stage(
     program = builder.program
     program.span = _return_span(kernel)
     with builder:
-        tensors = [_argument(builder, leaf) for leaf in arguments.leaves]
+        place = _definition_span(kernel)
+        tensors = [_argument(builder, leaf, place) for leaf in arguments.leaves]
         program.arguments = [tensor.access.buffer for tensor in tensors]
         try:
             hooks.enter_source(kernel, kernel=True)
-            result = _run(rewrite_kernel(kernel, hooks), arguments.filled(tensors))
+            call = inspect.BoundArguments(inspect.signature(kernel), OrderedDict(arguments.filled(tensors)))
+            result = _run(rewrite_kernel(kernel, hooks), call)
         except NeedsEager:
             raise
         except errors.NkiError as error:
@@ -96,41 +100,24 @@ def stage(
     return program, dependencies
 
 
-def _run(kernel: Callable[..., Any], values: dict[str, Any]) -> Any:
+def _run(kernel: Callable[..., Any], call: inspect.BoundArguments) -> Any:
     """The border of user code: no user frame is looked for below this one."""
-    positional, keywords = _split(kernel, values)
-    return kernel(*positional, **keywords)
+    return kernel(*call.args, **call.kwargs)
 
 
 stop_at(_run.__code__)
 
 
-def _split(kernel: Callable[..., Any], values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Bound arguments as a call: `*args` and `**kwargs` parameters are spread again."""
-    code = getattr(kernel, "__code__", None)
-    if code is None:
-        return [], dict(values)
-    positional: list[Any] = []
-    keywords: dict[str, Any] = {}
-    count = code.co_argcount + code.co_kwonlyargcount
-    rest = list(code.co_varnames[count:])
-    star = rest.pop(0) if code.co_flags & 0x04 else None
-    double = rest.pop(0) if code.co_flags & 0x08 else None
-    names = code.co_varnames[: code.co_argcount]
-    if star is not None and values.get(star):
-        positional = [values[name] for name in names if name in values] + list(values[star])
-        names = ()
-    for name, value in values.items():
-        if name == double:
-            keywords.update(value)
-        elif name != star and (name in names or name in code.co_varnames[code.co_argcount : count]):
-            keywords[name] = value
-    return positional, keywords
+def _uses_breakpoint(code: CodeType) -> bool:
+    """Whether `breakpoint` is named in a function or in one defined inside it."""
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return "breakpoint" in code.co_names or any(map(_uses_breakpoint, inner))
 
 
-def _argument(builder: Builder, leaf: Leaf) -> NkiTensor:
+def _argument(builder: Builder, leaf: Leaf, span: Span) -> NkiTensor:
+    shape = tuple(leaf.array.shape)
     buffer = builder.buffer(
-        tuple(leaf.array.shape), leaf.dtype, MemoryRegion.shared_hbm, label=leaf.name, role="argument"
+        shape, leaf.dtype, MemoryRegion.shared_hbm, label=leaf.name, role="argument", span=span
     )
     return NkiTensor._of(Access.whole(buffer))
 
@@ -152,11 +139,15 @@ def _user_error(error: Exception) -> errors.NkiError:
     if isinstance(error, AssertionError):
         return errors.UserAssertionError(text or "an assertion of the kernel failed", span=span)
     kind = type(error)
+    text = f"{kind.__name__}: {text}" if text else kind.__name__
     try:
         placed = type("UserError", (errors.UserError, kind), {"__module__": "nki.errors"})
-        wrapped: errors.NkiError = placed(f"{kind.__name__}: {text}", span=span)
-    except TypeError:
-        wrapped = errors.UserError(f"{kind.__name__}: {text}", span=span)
+        wrapped: errors.NkiError = placed(text, span=span)
+    except TypeError:  # a class that cannot be derived from, or made of one argument
+        return errors.UserError(text, span=span)
+    for name, value in vars(error).items():
+        if not hasattr(wrapped, name):
+            setattr(wrapped, name, value)
     return wrapped
 
 
@@ -210,14 +201,31 @@ def _result(program: Program, item: Any, position: int | None) -> Buffer:
     return buffer
 
 
+def _definition_span(kernel: Callable[..., Any]) -> Span:
+    """The place of the kernel's `def`, where its arguments are named."""
+    source = function_source(kernel)
+    if source is None:
+        return UNKNOWN
+    node = source.node
+    return Span((Frame(shown_file(source.file), node.lineno, source.name, node.col_offset),))
+
+
 def _return_span(kernel: Callable[..., Any]) -> Span:
     """The place of the kernel's last `return` (or its `def`)."""
     source = function_source(kernel)
     if source is None:
         return UNKNOWN
     line, column, end = source.node.lineno, source.node.col_offset, None
-    for node in ast.walk(source.node):
+    for node in _own_nodes(source.node):
         if isinstance(node, ast.Return) and node.lineno > line:
             line, column = node.lineno, node.col_offset
             end = node.end_col_offset if node.end_lineno == node.lineno else None
-    return Span((Frame(source.file, line, source.name, column, end),))
+    return Span((Frame(shown_file(source.file), line, source.name, column, end),))
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of functions and classes defined inside it."""
+    for node in ast.iter_child_nodes(function):
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield from _own_nodes(node)

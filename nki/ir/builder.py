@@ -16,8 +16,9 @@ from nki import errors
 from nki.dtypes import DType
 from nki.enums import MemoryRegion
 from nki.errors import Diagnostic
+from nki.ir.arguments import bind
 from nki.ir.groups import AccumulationGroups
-from nki.ir.instruction import Instruction, bind
+from nki.ir.instruction import Instruction
 from nki.ir.program import Access, Buffer, Program, Shape
 from nki.ir.verify import verify
 from nki.span import Span, capture
@@ -73,8 +74,9 @@ class Builder:
         role: str = "internal",
         address: tuple[int, int] | None = None,
         data: np.ndarray | None = None,
+        span: Span | None = None,
     ) -> Buffer:
-        """Declare storage; its name in the program is made from `label` and is unique."""
+        """Declare storage; its name in the program is made from `label` and is unique. `span`: default the caller."""
         label = label or (self.name_of_tile() if self.name_of_tile else None) or ""
         buffer = Buffer(
             self._unique(label or memory.value),
@@ -84,7 +86,7 @@ class Builder:
             role=role,
             address=address,
             label=label,
-            span=capture(2),
+            span=span or capture(2),
             core=self.core,
             data=data,
         )

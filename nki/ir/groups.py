@@ -24,11 +24,36 @@ def element_view(storage: np.ndarray, access: Access) -> np.ndarray:
     )
 
 
+class _Mask:
+    """Which elements of one buffer are written; one entry per `unit` bytes, the smallest dtype it was used with."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.unit = buffer.dtype.itemsize
+        self.entries = np.zeros(buffer.nbytes // self.unit, np.bool_)
+
+    def window(self, access: Access) -> np.ndarray:
+        """A view of the entries of a window, with one more axis if an element has several."""
+        size = access.dtype.itemsize
+        if size < self.unit:
+            self.entries = np.repeat(self.entries, self.unit // size)
+            self.unit = size
+        if size == self.unit:
+            return element_view(self.entries, access)
+        return np.ndarray(
+            (*access.shape, size // self.unit),
+            np.bool_,
+            buffer=self.entries,
+            offset=access.offset * size // self.unit,
+            strides=(*(stride * size // self.unit for stride in access.strides), 1),
+        )
+
+
 class AccumulationGroups:
     """Masks of written elements, one per accumulating buffer; small because PSUM is."""
 
     def __init__(self) -> None:
-        self._masks: dict[int, tuple[Buffer, np.ndarray]] = {}
+        self._masks: dict[int, _Mask] = {}
 
     @property
     def active(self) -> bool:
@@ -37,11 +62,10 @@ class AccumulationGroups:
 
     def _mask(self, access: Access) -> np.ndarray:
         buffer = access.buffer
-        entry = self._masks.get(id(buffer))
-        if entry is None:
-            entry = (buffer, np.zeros(buffer.nbytes // buffer.dtype.itemsize, np.bool_))
-            self._masks[id(buffer)] = entry
-        return element_view(entry[1], access)
+        mask = self._masks.get(id(buffer))
+        if mask is None:
+            mask = self._masks[id(buffer)] = _Mask(buffer)
+        return mask.window(access)
 
     def state(self, access: Access) -> str:
         """`"fresh"`, `"written"` or `"mixed"`: how much of the window belongs to an open group."""
@@ -54,7 +78,8 @@ class AccumulationGroups:
 
     def snapshot(self, access: Access) -> np.ndarray:
         """A copy of the mask of the window."""
-        return self._mask(access).copy()
+        view = self._mask(access)
+        return view.copy() if view.ndim == len(access.shape) else np.asarray(view.all(axis=-1))
 
     def wrote(self, access: Access) -> None:
         """An accumulating instruction wrote the window."""

@@ -13,16 +13,14 @@ widening, rounding and storing are the machine's.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nki import errors
 from nki.enums import engine as Engine
 from nki.enums import nc_version
 from nki.ir.cost import Phase
-from nki.ir.operands import REQUIRED, Attribute, Operand, plain
+from nki.ir.operands import REQUIRED, Attribute, Operand
 from nki.ir.program import Access, Shape
 from nki.span import UNKNOWN, Span
 
@@ -39,18 +37,18 @@ Steps = Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]
 class EngineChoice:
     """The documented `engine=` parameter: engines in order of preference, the default lets the first legal one win."""
 
-    def __init__(self, engines: tuple[Engine, ...]) -> None:
+    def __init__(self, engines: tuple[Engine, ...], default: Engine) -> None:
         self.engines = engines
         self.name = "engine"
-        self.default = Engine.unknown
+        self.default = default
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
 
-def engine_choice(*engines: Engine) -> Any:
+def engine_choice(*engines: Engine, default: Engine = Engine.unknown) -> Any:
     """Declare the `engine=` parameter."""
-    return EngineChoice(engines)
+    return EngineChoice(engines, default)
 
 
 Parameter = Operand | Attribute | EngineChoice
@@ -62,7 +60,7 @@ class Instruction:
     since: first generation that has it.  engines: where it can run, in order of preference.
     limits: dimension letter -> name of the `Target` field that bounds it.
     layout: "elementwise" (all free axes alike, partition axis first), or "declared" (see `array_shapes`).
-    states: names of engine registers it reads or writes (kept between instructions, one value per partition).
+    states: names of engine registers it reads or writes (kept between instructions, see `nki/ir/effects.py`).
     accumulates: whether its writes form accumulation groups (see `nki/ir/groups.py`).
     effects: what it does besides writing operands, from the closed list in `nki/ir/effects.py`.
     """
@@ -70,6 +68,7 @@ class Instruction:
     mnemonic: ClassVar[str] = ""
     parameters: ClassVar[dict[str, Parameter]] = {}
     operands: ClassVar[tuple[Operand, ...]] = ()
+    lists: ClassVar[tuple[Operand, ...]] = ()
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     constants: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[inspect.Signature]
@@ -94,6 +93,8 @@ class Instruction:
         self.pairs: tuple[tuple[Operand, Access], ...] = tuple(
             [(operand, values[operand.name]) for operand in self.operands if type(values[operand.name]) is Access]
         )
+        for operand in self.lists:
+            self.pairs += tuple(zip(operand.members(len(values[operand.name])), values[operand.name]))
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -101,6 +102,7 @@ class Instruction:
         cls.abstract = abstract
         cls.parameters = declared or cls.parameters
         cls.operands = tuple(p for p in cls.parameters.values() if isinstance(p, Operand))
+        cls.lists = tuple(operand for operand in cls.operands if operand.many)
         cls.attributes = tuple(p for p in cls.parameters.values() if isinstance(p, Attribute))
         cls.constants = tuple(
             name
@@ -111,9 +113,9 @@ class Instruction:
         cls.has_engine_parameter = isinstance(choice, EngineChoice)
         if isinstance(choice, EngineChoice):
             cls.engines = choice.engines
-        own = [f for f in vars(cls).values() if hasattr(f, "rule_text")]
-        names = {f.__name__ for f in own}
-        cls.rules = (*(f for f in cls.rules if f.__name__ not in names), *own)
+        own = {name: f for name, f in vars(cls).items() if hasattr(f, "rule_text")}
+        inherited = dict.fromkeys(f.__name__ for base in cls.__bases__ for f in getattr(base, "rules", ()))
+        cls.rules = (*(getattr(cls, name) for name in inherited if name not in own), *own.values())
         cls.mnemonic = cls.__name__
         cls.signature = _signature(cls)
         if not abstract:
@@ -203,104 +205,3 @@ def _check_complete(cls: type[Instruction]) -> None:
         raise TypeError(f"instruction {cls.__name__} has no docstring")
     if not cls.engines:
         raise TypeError(f"instruction {cls.__name__} names no engine")
-
-
-def bind(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Match a call's arguments with the parameters of `cls`, as Python would, and convert them."""
-    parameters = cls.parameters
-    if len(args) > len(parameters):
-        raise errors.ArgumentError(
-            f"{cls.mnemonic}() takes {len(parameters)} arguments but {len(args)} were given",
-            found=f"{len(args)} positional arguments",
-            allowed=f"{cls.mnemonic}{cls.signature}",
-            remedy="drop the surplus arguments",
-        )
-    given = dict(zip(parameters, args))
-    for name, value in kwargs.items():
-        if name not in parameters or name in given:
-            raise _keyword_error(cls, name, name in given)
-        given[name] = value
-    values: dict[str, Any] = {}
-    for name, spec in parameters.items():
-        if name in given:
-            values[name] = _convert(cls, spec, given[name])
-        elif spec.default is REQUIRED:
-            raise errors.ArgumentError(
-                f"{cls.mnemonic}() misses its argument `{name}`",
-                operand=name,
-                found="nothing",
-                allowed=f"{cls.mnemonic}{cls.signature}",
-                remedy=f"pass {name}=...",
-            )
-        else:
-            values[name] = spec.default
-    return values
-
-
-def _keyword_error(cls: type[Instruction], name: str, twice: bool) -> errors.NkiError:
-    if twice:
-        return errors.ArgumentError(
-            f"{cls.mnemonic}() got multiple values for argument `{name}`",
-            operand=name,
-            allowed=f"{cls.mnemonic}{cls.signature}",
-            remedy=f"pass `{name}` once",
-        )
-    close = difflib.get_close_matches(name, cls.parameters, n=1)
-    return errors.UnknownKeywordError(
-        f"{cls.mnemonic}() got an unexpected keyword argument '{name}'",
-        operand=name,
-        found=f"{name}=...",
-        allowed=f"{cls.mnemonic}{cls.signature}",
-        remedy=f"did you mean `{close[0]}`?" if close else f"remove `{name}=`",
-    )
-
-
-def _convert(cls: type[Instruction], spec: Parameter, value: Any) -> Any:
-    if isinstance(spec, Operand):
-        access = getattr(value, "access", None)
-        if isinstance(access, Access):
-            return access
-        if value is None and (spec.default is None or spec.nullable):
-            return None
-        if spec.scalar:
-            number = _as_number(value)
-            if number is not None or value is None:
-                return number
-        wanted = "a tensor or a number" if spec.scalar else "a tensor"
-        raise errors.ArgumentError(
-            f"{cls.mnemonic}: `{spec.name}` must be {wanted}, got {type(value).__name__}",
-            operand=spec.name,
-            found=f"{value!r:.80}",
-            allowed=wanted,
-            remedy="allocate a tile with nl.ndarray and pass it" if not spec.scalar else f"pass {wanted}",
-        )
-    if isinstance(spec, EngineChoice):
-        return _engine(cls, value)
-    try:
-        return spec.kind.convert(value)
-    except errors.NkiError as error:
-        error.message = f"{cls.mnemonic}: `{spec.name}`: {error.message}"
-        error.operand = spec.name
-        raise
-
-
-def _as_number(value: Any) -> float | int | None:
-    if isinstance(value, (int, float)):
-        return plain(value)
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        item = value.item()
-        return item if isinstance(item, (int, float)) else float(value)
-    return None
-
-
-def _engine(cls: type[Instruction], value: Any) -> Engine:
-    if isinstance(value, Engine):
-        return value
-    allowed = ", ".join(f"nisa.engine.{e.name}" for e in (*cls.engines, Engine.unknown))
-    raise errors.ArgumentError(
-        f"{cls.mnemonic}: `engine` must be a member of nisa.engine, got {type(value).__name__}",
-        operand="engine",
-        found=repr(value),
-        allowed=allowed,
-        remedy=f"pass one of {allowed}",
-    )

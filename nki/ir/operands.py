@@ -9,7 +9,7 @@ An attribute is a compile-time value; its kind converts the user's value, prints
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -38,7 +38,7 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "<required>"})()
 class Operand:
     """One tensor operand. `direction` is "in", "out" or "inout"; `scalar` says that a number may stand in its place.
 
-    `nullable` marks one that must be passed but may be `None`.
+    `nullable` marks one that must be passed but may be `None`; `many` a list of one or more tensors.
     """
 
     direction: str
@@ -50,9 +50,17 @@ class Operand:
     doc: str = ""
     name: str = ""
     nullable: bool = False
+    many: bool = False
+    _members: list[Operand] = field(default_factory=list)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
+
+    def members(self, count: int) -> list[Operand]:
+        """With `many`: the declarations of the single tensors of a list, called `name[0]`, `name[1]`, ..."""
+        for index in range(len(self._members), count):
+            self._members.append(replace(self, name=f"{self.name}[{index}]", many=False, _members=[]))
+        return self._members[:count]
 
     @property
     def is_output(self) -> bool:
@@ -71,11 +79,15 @@ def source(
     dtypes: frozenset[DType] = UNPACKED,
     *,
     scalar: bool = False,
+    nullable: bool = False,
+    many: bool = False,
     default: Any = REQUIRED,
     doc: str = "",
 ) -> Any:
-    """Declare an operand that is read."""
-    return Operand("in", tuple(dims.split()), memory, dtypes, scalar, default, doc)
+    """Declare an operand that is read; with `many` a list of tensors."""
+    return Operand(
+        "in", tuple(dims.split()), memory, dtypes, scalar, default, doc, nullable=nullable, many=many
+    )
 
 
 def destination(
@@ -130,7 +142,10 @@ def attribute(kind: Kind, default: Any = REQUIRED, doc: str = "") -> Any:
 
 def _reject(describe: str, value: object) -> ArgumentError:
     return ArgumentError(
-        f"expected {describe}, got {type(value).__name__}", found=repr(value), allowed=describe, remedy=f"pass {describe}"
+        f"expected {describe}, got {type(value).__name__}",
+        found=repr(value),
+        allowed=describe,
+        remedy=f"pass {describe}",
     )
 
 

@@ -45,6 +45,7 @@ def parse_program(text: str, filename: str = "<string>") -> Program:
     try:
         check_program(program)
     except errors.NkiError as error:
+        error.span = None  # the user's; the place in the text says more here
         raise source.place(error, tree.kernel.target, whole_line=True) from None
     return program
 
@@ -78,7 +79,8 @@ class _Reader:
         for expected, (number, lines) in enumerate(self.tree.cores):
             if int(number) != expected:
                 message = f"core {number} stands where core {expected} is expected"
-                raise self.source.error(number, message, allowed="cores counted from 0, in order")
+                allowed = "cores counted from 0, in order"
+                raise self.source.error(number, message, allowed=allowed, remedy=f"call it core {expected}")
             builder = Builder(program.name, program.target, core=expected)
             builder.program.buffers = program.buffers
             core = Core(self.source, builder, self.buffers, self.spans)
@@ -98,9 +100,8 @@ class _Reader:
         known = {field.name: getattr(target, field.name) for field in fields(target) if field.init}
         for name, value in kernel.changes:
             if name in ("name", "version") or name in changes:
-                raise self.source.error(
-                    name, f"`{name}` cannot be changed here", allowed="other numbers, once"
-                )
+                message = f"`{name}` cannot be changed here"
+                raise self.source.error(name, message, allowed="other numbers, once", remedy=f"remove {name}")
             changes[str(name)] = self._number(name, value, known)
         return replace(target, **changes) if changes else target
 
@@ -110,7 +111,8 @@ class _Reader:
             value = type(usual).__members__.get(value.text)
         if type(value) is not type(usual):
             wanted = f"of type {type(usual).__name__}, as {usual}"
-            raise self.source.error(name, f"`{name}` must be {wanted}", allowed=wanted)
+            message = f"`{name}` must be {wanted}"
+            raise self.source.error(name, message, allowed=wanted, remedy=f"pass a value {wanted}")
         return value
 
     def _named(self, name: Token, role: str) -> Buffer:
@@ -119,16 +121,20 @@ class _Reader:
             if role == "result":
                 check_result(buffer)
             elif buffer.role != role:
-                raise errors.KernelError(f"{name} is no argument", allowed="buffers declared with `argument`")
+                raise _no_argument(name)
         except errors.NkiError as error:
             raise self.source.place(error, name) from None
         return buffer
+
+    def _twice(self, name: Token) -> errors.NkiError:
+        message = f"{name} is declared twice"
+        return self.source.error(name, message, allowed="one line for each name", remedy="rename one of them")
 
     # places
 
     def _span(self, line: SourceLine) -> None:
         if line.name in self.spans:
-            raise self.source.error(line.name, f"{line.name} is described twice", allowed="one line each")
+            raise self._twice(line.name)
         frame = Frame(line.file, line.line, line.function, line.column, line.end_column)
         callers = () if line.caller is None else self._place(line.caller).frames
         self.spans[str(line.name)] = Span((frame, *callers))
@@ -140,9 +146,7 @@ class _Reader:
 
     def _buffer(self, line: BufferLine, target: Target) -> Buffer:
         if line.name in self.buffers:
-            raise self.source.error(
-                line.name, f"{line.name} is declared twice", allowed="one declaration each"
-            )
+            raise self._twice(line.name)
         dtype = self.source.lookup(line.dtype, DTYPES, "dtype")
         memory = self.source.lookup(line.memory, _MEMORIES, "memory")
         try:
@@ -176,3 +180,11 @@ class _Reader:
                 allowed=f"{list(shape)} of {dtype}, row-major",
                 remedy="print the program anew; data cannot be edited by hand",
             ) from None
+
+
+def _no_argument(name: Token) -> errors.NkiError:
+    return errors.KernelError(
+        f"{name} is no argument",
+        allowed="buffers declared with `argument`",
+        remedy=f"write `argument` behind the memory of {name}",
+    )

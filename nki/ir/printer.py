@@ -141,6 +141,8 @@ class _Printer:
             value = values.get(name)
             if isinstance(value, Access):
                 operands.append(f"{name}={self._access(value)}")
+            elif isinstance(value, tuple):
+                operands.append(f"{name}=[{', '.join(map(self._access, value))}]")
             elif _number_text(value) != default:
                 operands.append(f"{name}={_number_text(value)}")
         attributes = []

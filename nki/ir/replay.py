@@ -60,9 +60,8 @@ class Core:
         if line.label is not None:
             if line.label in self.labels:
                 message = f"two instructions have the label {line.label}"
-                raise self.source.error(
-                    line.label, message, allowed="one instruction for each label of a core"
-                )
+                allowed = "one instruction for each label of a core"
+                raise self.source.error(line.label, message, allowed=allowed, remedy="rename one of them")
             self.labels[str(line.label)] = instruction
 
     def _unknown_mnemonic(self, name: Token) -> errors.NkiError:
@@ -84,12 +83,12 @@ class Core:
         for name, value in line.operands:
             spec = self._parameter(cls, name, given)
             if not isinstance(spec, Operand):
-                raise self._misplaced(cls, name, "an attribute: write it between braces")
+                raise self._misplaced(cls, name, "an attribute and stands between braces")
             given[spec.name] = self._operand(cls, spec, name, value)
         for name, value in line.attributes:
             spec = self._parameter(cls, name, given)
             if not isinstance(spec, Attribute):
-                raise self._misplaced(cls, name, "no attribute: write it outside the braces")
+                raise self._misplaced(cls, name, "no attribute and stands outside the braces")
             given[spec.name] = self._attribute(cls, spec, name, value)
         values: dict[str, Any] = {}
         for key, parameter in cls.parameters.items():
@@ -107,24 +106,30 @@ class Core:
 
     def _parameter(self, cls: type[Instruction], name: Token, given: dict[str, Any]) -> Any:
         if name in given:
-            raise self.source.error(name, f"{cls.mnemonic}: `{name}` is given twice", allowed="once")
+            message = f"{cls.mnemonic}: `{name}` is given twice"
+            raise self.source.error(name, message, allowed="once", remedy="remove one of them")
         return self.source.lookup(name, cls.parameters, f"parameter of {cls.mnemonic}:")
 
     def _misplaced(self, cls: type[Instruction], name: Token, what: str) -> errors.NkiError:
         allowed = "operands and numbers in front, attributes between braces, then engine="
-        return self.source.error(name, f"{cls.mnemonic}: `{name}` is {what}", allowed=allowed)
+        message = f"{cls.mnemonic}: `{name}` is {what}"
+        return self.source.error(name, message, allowed=allowed, remedy=f"move `{name}` there")
 
     def _operand(self, cls: type[Instruction], spec: Operand, name: Token, value: Any) -> Any:
-        if isinstance(value, Window):
+        if spec.many and isinstance(value, list):
+            return tuple(self._window(cls, member, w) for member, w in zip(spec.members(len(value)), value))
+        if isinstance(value, Window) and not spec.many:
             return self._window(cls, spec, value)
         if value is None and (spec.default is None or spec.nullable):
             return None
         if spec.scalar and isinstance(value, (int, float)):
             return value
         wanted = "a buffer (%name) or a number" if spec.scalar else "a buffer (%name)"
+        if spec.many:
+            wanted = "a list of buffers ([%name, %name])"
         found = value.text if isinstance(value, Symbol) else repr(value)
         message = f"{cls.mnemonic}: `{name}` must be {wanted}, found {found}"
-        raise self.source.error(name, message, found=found, allowed=wanted)
+        raise self.source.error(name, message, found=found, allowed=wanted, remedy=f"pass {wanted}")
 
     def _window(self, cls: type[Instruction], spec: Operand, window: Window) -> Access:
         buffer = self.source.lookup(window.buffer, self.buffers, "buffer")
@@ -150,5 +155,8 @@ class Core:
         except (errors.NkiError, LookupError, ValueError, TypeError, AttributeError) as error:
             found = value.text if isinstance(value, Symbol) else repr(value)
             allowed = getattr(error, "allowed", None) or spec.kind.describe
-            message = f"{cls.mnemonic}: `{name}` must be {spec.kind.describe}, found {found}"
-            raise self.source.error(name, message, found=found, allowed=str(allowed)) from None
+            wanted = spec.kind.describe
+            message = f"{cls.mnemonic}: `{name}` must be {wanted}, found {found}"
+            raise self.source.error(
+                name, message, found=found, allowed=str(allowed), remedy=f"pass {wanted}"
+            ) from None

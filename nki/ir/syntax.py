@@ -27,6 +27,7 @@ LISTED_MOST = 24
 """How many words an error text lists at most."""
 
 _FIRST_LINE = re.compile(r"(?:[ \t]*(?://[^\n]*)?\r?\n)*[ \t]*nkir[ \t]+([0-9]{1,18})\b")
+_QUOTES = ("'", '"')
 _WORDS = {
     "_NL": "the end of the line",
     "$END": "the end of the text",
@@ -46,7 +47,7 @@ _WORDS = {
 @cache
 def _lark() -> Lark:
     grammar = files("nki.ir").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", transformer=Records(), propagate_positions=True)
+    return Lark(grammar, parser="lalr", transformer=Records())
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Text:
         return error.at(Span((frame,)))
 
     def error(
-        self, token: Token, message: str, *, allowed: str, found: str | None = None, remedy: str | None = None
+        self, token: Token, message: str, *, allowed: str, remedy: str, found: str | None = None
     ) -> NkiError:
         """A syntax error at a token."""
         error = IrSyntaxError(message, found=found or str(token), allowed=allowed, remedy=remedy)
@@ -154,7 +155,7 @@ def _syntax_error(source: Text, unexpected: UnexpectedInput) -> NkiError:
         f"expected {allowed}, found {quoted}",
         found=found,
         allowed=allowed,
-        remedy="nki/ir/grammar.lark describes the format",
+        remedy="close the string" if found in _QUOTES else "nki/ir/grammar.lark describes the format",
     )
     return source.place_at(error, line, column - 1, column - 1 + (len(found) if quoted != found else 1))
 

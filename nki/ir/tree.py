@@ -196,6 +196,9 @@ class Records(Transformer[Token, Tree]):
     def window(self, buffer: Token, dtype: Token | None, inside: Any) -> Window:
         return Window(buffer, dtype, *(inside or (None, None, 0)))
 
+    def windows(self, *items: Window) -> list[Window]:
+        return list(items)
+
     def slices(self, *index: int | Slice | None) -> tuple[Any, ...]:
         return tuple(_filled(index)), None, 0
 

@@ -8,7 +8,6 @@ instructions one by one; capacity, initialisation and aliasing are the business 
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from nki import errors
 from nki.enums import MemoryRegion
@@ -29,7 +28,8 @@ def check_program(program: Program) -> None:
     names: set[str] = set()
     for buffer in program.buffers:
         if buffer.name in names:
-            raise _fault(f"two buffers are called %{buffer.name}", buffer.span, "one name for each buffer")
+            message = f"two buffers are called %{buffer.name}"
+            raise _fault(message, buffer.span, "one name for each buffer", "rename one of them")
         names.add(buffer.name)
         declared.add(id(buffer))
         try:
@@ -58,7 +58,8 @@ def check_buffer(buffer: Buffer, target: Target) -> None:
             remedy="give every dimension a size of at least 1",
         )
     if buffer.role not in ROLES:
-        raise _fault(f"%{buffer.name} has the unknown role {buffer.role!r}", None, ", ".join(ROLES))
+        message = f"%{buffer.name} has the unknown role {buffer.role!r}"
+        raise _fault(message, None, ", ".join(ROLES), "use one of these roles")
     if buffer.memory.on_chip:
         _check_place(buffer, target)
     elif buffer.nbytes > target.hbm_chip_bytes:
@@ -71,8 +72,8 @@ def check_buffer(buffer: Buffer, target: Target) -> None:
         )
     data = buffer.data
     if (data is not None) != (buffer.role == "constant"):
-        allowed = "data for constants, and for nothing else"
-        raise _fault(f"%{buffer.name} is {'no' if data is not None else 'a'} constant", None, allowed)
+        message = f"%{buffer.name} {'has data but is no constant' if data is not None else 'has no data'}"
+        raise _fault(message, None, "data for constants, and for nothing else", "give the role with the data")
     if data is not None and (data.shape != buffer.shape or data.dtype.itemsize != buffer.dtype.itemsize):
         raise errors.ShapeError(
             f"the data of %{buffer.name} do not fit its declaration",
@@ -113,12 +114,14 @@ def _check_signature(program: Program, declared: set[int]) -> None:
             "the arguments are not the buffers with the role `argument`",
             program.span,
             f"{found or 'no argument'}, in the order of declaration",
+            "list all of them, in this order",
         )
     count = {"none": 0, "one": 1}.get(program.result_form, len(program.results))
     if program.result_form not in RESULT_FORMS or len(program.results) != count:
         raise errors.ReturnError(
             f"{len(program.results)} results in the form {program.result_form!r}",
             allowed="`none` without results, `one` with one result, or `tuple`",
+            remedy="make the form and the number of results agree",
             span=program.span,
         )
     for buffer in program.results:
@@ -146,6 +149,7 @@ def _check_instruction(instruction: Instruction, declared: set[int], earlier: se
                 f"{instruction.mnemonic}: `{operand.name}` uses %{access.buffer.name}, which is not declared",
                 None,
                 "a buffer of this program",
+                "add it to the buffers of the program",
             )
         if not fits(access):
             raise outside(access, f"{instruction.mnemonic}: `{operand.name}` ")
@@ -163,6 +167,7 @@ def _check_instruction(instruction: Instruction, declared: set[int], earlier: se
                 f"{instruction.mnemonic} waits for {producer.mnemonic}, which does not come before it",
                 None,
                 "an earlier instruction of the same core",
+                "call depends_on on the later of the two",
             )
 
 
@@ -208,5 +213,5 @@ def outside(access: Access, what: str = "") -> errors.BoundsError:
     )
 
 
-def _fault(message: str, span: Span | None, allowed: Any) -> errors.KernelError:
-    return errors.KernelError(message, allowed=allowed, span=span)
+def _fault(message: str, span: Span | None, allowed: str, remedy: str) -> errors.KernelError:
+    return errors.KernelError(message, allowed=allowed, remedy=remedy, span=span)

@@ -16,20 +16,38 @@ from nki.enums import (
 )
 from nki.errors import NkiValidationError
 from nki.ir.builder import current
+from nki.isa.activate2 import activate2
 from nki.isa.activation import activation
 from nki.isa.activation_reduce import activation_reduce
 from nki.isa.affine_select import affine_select
+from nki.isa.bn_aggr import bn_aggr
+from nki.isa.bn_stats import bn_stats
 from nki.isa.dma_copy import dma_copy
+from nki.isa.dropout import dropout
+from nki.isa.exponential import exponential
 from nki.isa.export import NkiInstruction
 from nki.isa.iota import iota
+from nki.isa.max8 import max8
 from nki.isa.memset import memset
+from nki.isa.nc_find_index8 import nc_find_index8
+from nki.isa.nc_match_replace8 import nc_match_replace8
 from nki.isa.nc_matmul import nc_matmul
+from nki.isa.nc_stream_shuffle import nc_stream_shuffle
 from nki.isa.nc_transpose import nc_transpose
+from nki.isa.rand2 import rand2
+from nki.isa.rand_get_state import rand_get_state
+from nki.isa.rand_set_state import rand_set_state
+from nki.isa.range_select import range_select
 from nki.isa.reciprocal import reciprocal
+from nki.isa.rng import rng
 from nki.isa.scalar_tensor_tensor import scalar_tensor_tensor
+from nki.isa.select_reduce import select_reduce
+from nki.isa.set_rng_seed import set_rng_seed
 from nki.isa.tensor_copy import tensor_copy
+from nki.isa.tensor_copy_predicated import tensor_copy_predicated
 from nki.isa.tensor_reduce import tensor_reduce
 from nki.isa.tensor_scalar import tensor_scalar
+from nki.isa.tensor_scalar_cumulative import tensor_scalar_cumulative
 from nki.isa.tensor_scalar_reduce import tensor_scalar_reduce
 from nki.isa.tensor_tensor import tensor_tensor
 from nki.isa.tensor_tensor_scan import tensor_tensor_scan
@@ -57,31 +75,49 @@ def get_nc_sub_version() -> int:
 __all__ = [
     "NkiInstruction",
     "NkiValidationError",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
+    "bn_aggr",
+    "bn_stats",
     "dge_mode",
     "dma_copy",
     "dma_engine",
+    "dropout",
     "engine",
+    "exponential",
     "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
     "iota",
     "matmul_perf_mode",
+    "max8",
     "memset",
-    "nc_version",
+    "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
+    "nc_stream_shuffle",
     "nc_transpose",
+    "nc_version",
     "oob_mode",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
+    "range_select",
     "reciprocal",
     "reduce_cmd",
+    "rng",
     "scalar_engine",
     "scalar_tensor_tensor",
+    "select_reduce",
+    "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_predicated",
     "tensor_engine",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",

@@ -16,12 +16,12 @@ from nki.ir.effects import SCALAR_ACCUMULATOR
 from nki.ir.instruction import Steps
 from nki.ir.operands import FLOAT32, ON_CHIP, UNPACKED, source
 from nki.ir.verify import Fault, rule
+from nki.isa.apply import float_operand
 from nki.isa.compute import ComputeInstruction
 from nki.isa.costs import accumulator_phase, elementwise_phases
 from nki.target import Target
 
 _NO_TABLE = "any"
-_RESETS = (ReduceCmd.reset, ReduceCmd.reset_reduce)
 _REDUCES = (ReduceCmd.reduce, ReduceCmd.reset_reduce)
 _BIAS_DTYPES = UNPACKED - {dtypes.tfloat32}
 
@@ -59,18 +59,6 @@ class Activate(ComputeInstruction, abstract=True):
     def command(self) -> ReduceCmd:
         """What happens to the accumulator registers."""
         raise NotImplementedError
-
-    @rule("`scale` is a number or one float32 per partition")
-    def scale_is_given(self, target: Target) -> Fault | None:
-        if self.scale is not None:
-            return None
-        return Fault(
-            "scale",
-            found="None",
-            allowed="a number or a (P, 1) tile",
-            remedy="leave `scale` out",
-            error=errors.ArgumentError,
-        )
 
     @rule("`bias` may be a number from trn2 on")
     def bias_is_a_column(self, target: Target) -> Fault | None:
@@ -120,10 +108,10 @@ class Activate(ComputeInstruction, abstract=True):
     def semantics(self, a: Any) -> Steps:
         value = a.data
         if not (isinstance(a.scale, (int, float)) and a.scale == 1):
-            yield np.multiply, (value, a.scale, a.dst)
+            yield np.multiply, (value, float_operand(a.scale), a.dst)
             value = a.dst
         if not (a.bias is None or (isinstance(a.bias, (int, float)) and a.bias == 0)):
-            yield np.add, (value, a.bias, a.dst)
+            yield np.add, (value, float_operand(a.bias), a.dst)
             value = a.dst
         if self.op.name != "copy":
             yield self.op.function, (value, a.dst)

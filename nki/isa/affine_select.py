@@ -51,20 +51,19 @@ class affine_select(ComputeInstruction):
         return pattern_fault(self.pattern, self.dst)
 
     def semantics(self, a: Any) -> Steps:
+        """Selection by bit masks made while planning: exact for every type, and faster than a masked copy."""
         values = affine_values(self.dst.partitions, self.pattern, self.offset, self.channel_multiplier)
         holds = np.empty(values.shape, np.float32)
-        self.cmp_op.function(
-            values.astype(np.float32), np.float32(0), holds
-        )  # the sign survives the conversion
-        dropped = (holds == 0).reshape(a.dst.shape)
+        # Of the values only the sign matters, and it survives the conversion.
+        self.cmp_op.function(values.astype(np.float32), np.float32(0), holds)
         fill = float_operand(self.on_false_value)
-        if self.compute() == "float32":
-            yield np.copyto, (a.dst, a.on_true_tile)
-            yield np.copyto, (a.dst, fill, "same_kind", dropped)
-            return
-        fill = constant(fill, self.dst.dtype, a.dst.dtype)
-        yield np.copyto, (bits(a.dst), bits(a.on_true_tile))
-        yield np.copyto, (bits(a.dst), bits(fill), "same_kind", dropped)
+        if self.compute() == "raw":
+            fill = constant(fill, self.dst.dtype, a.dst.dtype)
+        fill = bits(fill)
+        kept = (holds != 0).reshape(a.dst.shape)
+        mask = np.where(kept, np.array(-1, f"i{fill.itemsize}").view(fill.dtype), np.zeros_like(fill))
+        yield np.bitwise_and, (bits(a.on_true_tile), mask, bits(a.dst))
+        yield np.bitwise_or, (bits(a.dst), np.where(kept, np.zeros_like(fill), fill), bits(a.dst))
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         return elementwise_phases(self, target, self.dst, (self.on_true_tile,), modes=False)

@@ -59,6 +59,11 @@ def _minimum(x: Array, y: Array, out: Array) -> None:
     np.minimum(x, y, out=out)
 
 
+for _safe in (_maximum, _minimum):
+    # One call of a NumPy function, which reads overlapping operands before it writes.
+    _safe.reads_first = True  # type: ignore[attr-defined]
+
+
 def _abs_max(x: Array, y: Array, out: Array) -> None:
     """The operand of larger magnitude with its sign, `y` on a tie."""
     out[...] = np.where(np.abs(x) > np.abs(y), x, y)

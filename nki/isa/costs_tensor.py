@@ -55,7 +55,7 @@ def matmul_phases(
 
 
 def _load_cycles(target: Target, stationary: Access, columns: int) -> int:
-    if stationary.dtype.itemsize >= _FULL_WIDTH:
+    if stationary.dtype.itemsize >= _FULL_WIDTH and stationary.dtype.kind != "packed":
         return columns * target.tensor_fp32_load_cycles
     return -(-columns // target.tensor_fast_load_factor)
 

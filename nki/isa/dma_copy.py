@@ -12,7 +12,7 @@ from nki.enums import engine as Engine
 from nki.enums import oob_mode as OobMode
 from nki.ir.builder import Builder
 from nki.ir.cost import Phase
-from nki.ir.instruction import Instruction, Steps, engine_choice
+from nki.ir.instruction import Steps, engine_choice
 from nki.ir.operands import (
     ANY_DTYPE,
     HBM_OR_SBUF,
@@ -26,20 +26,13 @@ from nki.ir.operands import (
 )
 from nki.ir.verify import Fault, rule
 from nki.isa.costs_dma import copy_phases
+from nki.isa.dma_rules import ISSUERS, DescriptorInstruction
 from nki.isa.export import instruction
 from nki.target import Target
 
-_ISSUERS = {
-    DgeMode.none: (Engine.sync,),
-    DgeMode.swdge: (Engine.gpsimd,),
-    DgeMode.hwdge: (Engine.sync, Engine.scalar),
-}
-"""Who starts a DMA, by who makes its descriptors: prepared rings the Sync engine, software GpSimd itself, the
-hardware block whichever of the two sequencers is asked."""
-
 
 @instruction
-class dma_copy(Instruction):
+class dma_copy(DescriptorInstruction):
     """dst = src: copy as many elements as both windows have, paired in row-major order; shapes may differ.
 
     Equal dtypes are copied bit by bit; different ones go through float32 with one rounding. `dge_mode` says who makes
@@ -48,8 +41,6 @@ class dma_copy(Instruction):
     `priority` is a class of service and changes no value.
     Sources: nki.isa.dma_copy; nki-dge.rst; semantics rules 16, 52, 97, 102, 181.
     """
-
-    limits = {}
 
     dst = destination("E", HBM_OR_SBUF, ANY_DTYPE, doc="where to copy to")
     src = source("E", HBM_OR_SBUF, ANY_DTYPE, doc="what to copy")
@@ -74,16 +65,14 @@ class dma_copy(Instruction):
         return target.default_dge_static
 
     def engine_fault(self, engine: Engine, target: Target) -> str | None:
-        if self.engine is not Engine.unknown or engine in _ISSUERS[self.mode(target)]:
-            return None
-        return f"it does not start a DMA with dge_mode.{self.mode(target).name}"
+        return None if self.engine is not Engine.unknown else super().engine_fault(engine, target)
 
     @rule(
         "`engine` says who asks the hardware for descriptors: sync or scalar, with dge_mode=nisa.dge_mode.hwdge"
     )
     def engine_is_for_hwdge(self, target: Target) -> Fault | None:
         # A printed program names the issuer of every mode, so an engine that a mode implies is let through.
-        if self.engine is Engine.unknown or self.engine in _ISSUERS.get(self.dge_mode, ()):
+        if self.engine is Engine.unknown or self.engine in ISSUERS.get(self.dge_mode, ()):
             return None
         return Fault(
             "engine",
@@ -91,18 +80,6 @@ class dma_copy(Instruction):
             allowed="engine.sync or engine.scalar with dge_mode.hwdge",
             remedy="pass dge_mode=nisa.dge_mode.hwdge too (trn2 and later), or leave `engine` out",
             error=errors.EngineError,
-        )
-
-    @rule("hardware descriptor generation does not exist on trn1")
-    def hwdge_exists(self, target: Target) -> Fault | None:
-        if self.dge_mode is not DgeMode.hwdge or target.hwdge:
-            return None
-        return Fault(
-            "dge_mode",
-            found=f"hwdge on {target.name}",
-            allowed="none or swdge; hwdge on trn2 and later",
-            remedy="leave `dge_mode` out, or run with target='trn2'",
-            error=errors.TargetError,
         )
 
     @rule("hwdge does not convert: `dst` and `src` must have one dtype")
@@ -127,19 +104,6 @@ class dma_copy(Instruction):
             allowed="equal dtypes",
             remedy="reinterpret one side with .view(dtype)",
             error=errors.OperandDtypeError,
-        )
-
-    @rule("`priority` is a class of service of trn3, from 0 to 3")
-    def priority_exists(self, target: Target) -> Fault | None:
-        classes = target.dma_priorities
-        if self.priority is None or (classes > 1 and 0 <= self.priority < classes):
-            return None
-        return Fault(
-            "priority",
-            found=f"{self.priority} on {target.name}",
-            allowed=f"0 to {classes - 1} on {target.name}" if classes > 1 else f"None on {target.name}",
-            remedy="leave `priority` out",
-            error=errors.LimitError if classes > 1 else errors.TargetError,
         )
 
     def resolve(self, builder: Builder) -> None:

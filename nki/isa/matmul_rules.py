@@ -8,7 +8,7 @@ from nki import dtypes, errors
 from nki.dtypes import DType
 from nki.enums import matmul_perf_mode as PerfMode
 from nki.ir.verify import Fault, rule
-from nki.isa.compute import ComputeInstruction
+from nki.isa.products import Product
 from nki.target import Target
 
 FP8 = frozenset({dtypes.float8_e4m3, dtypes.float8_e4m3fn, dtypes.float8_e5m2})
@@ -16,15 +16,10 @@ WIDE = frozenset({dtypes.float32, dtypes.tfloat32})
 MATMUL_INPUTS = FP8 | WIDE | {dtypes.bfloat16, dtypes.float16}
 
 
-class MatmulRules(ComputeInstruction, abstract=True):
+class MatmulRules(Product, abstract=True):
     """The rules of a product dst[M, N] = stationary[K, M].T @ moving[K, N]."""
 
-    dst: Any
-    stationary: Any
-    moving: Any
     is_transpose: Any
-    tile_position: Any
-    tile_size: Any
     perf_mode: Any
 
     @property
@@ -142,36 +137,9 @@ class MatmulRules(ComputeInstruction, abstract=True):
             text=f"`dst` cannot be {self.dst.dtype}: products are accumulated in float32",
         )
 
-    @rule("dst = stationary.T @ moving")
-    def product_fits(self, target: Target) -> Fault | None:
-        shape = self.product_shape()
-        if (self.dst.partitions, self.dst.free) == shape:
-            return None
-        k = self.stationary.partitions
-        return Fault(
-            f"dst: {self.dst.describe()}",
-            found=f"dst has shape {list(self.dst.shape)}",
-            allowed=f"{list(shape)} = [M, N]",
-            remedy=f"allocate dst with shape {shape}, or exchange stationary and moving",
-            error=errors.OperandShapeError,
-            text="dst = stationary.T @ moving, that is dst[M, N] from stationary[K, M] and moving[K, N] with "
-            f"K = {k}, M = {shape[0]}, N = {shape[1]}; dst must have shape {list(shape)}",
-        )
-
-    @rule("the free size of `moving` is limited")
-    def free_size_is_legal(self, target: Target) -> Fault | None:
-        most = target.matmul_moving_fmax(self.dst.dtype)
-        size = self.product_shape()[1]
-        if size <= most:
-            return None
-        return Fault(
-            f"moving: {self.moving.describe()}",
-            found=size,
-            allowed=f"at most {most} on {target.name} with a {self.dst.dtype} dst",
-            remedy=f"split it into tiles of at most {most}",
-            error=errors.LimitError,
-            text=f"dimension N of `moving` is {size}; {target.name} allows at most {most}",
-        )
+    # Rules of all products, at their place behind those of the modes.
+    product_fits = Product.product_fits
+    free_size_is_legal = Product.free_size_is_legal
 
     @rule("on trn1 and trn2 the product of one instruction lies in one PSUM bank")
     def one_bank(self, target: Target) -> Fault | None:
@@ -190,44 +158,8 @@ class MatmulRules(ComputeInstruction, abstract=True):
             remedy="write each bank with an instruction of its own",
         )
 
-    @rule("tiling needs `tile_size` and `tile_position`, two integers each")
-    def tiling_is_complete(self, target: Target) -> Fault | None:
-        size, position = self.tile_size or (), self.tile_position or ()
-        if (len(size), len(position)) in ((0, 0), (2, 2)):
-            return None
-        return Fault(
-            "tile_size, tile_position",
-            found=f"tile_size={size}, tile_position={position}",
-            allowed="both (rows, columns) and (first row, first column), or neither",
-            remedy="pass both or leave both out",
-        )
-
-    @rule("a tile of the array is a legal part of it and holds the operands")
-    def tiling_is_legal(self, target: Target) -> Fault | None:
-        operands = (self.stationary.partitions, self.product_shape()[0])
-        sides = zip(("rows", "columns"), self.tile_size or (), self.tile_position or (), operands)
-        for what, size, start, needed in sides:
-            whole = target.pmax if what == "rows" else target.gemm_stationary_fmax
-            sizes = [n for n in range(target.matmul_tile_min, whole + 1) if n & (n - 1) == 0]
-            if size not in sizes:
-                return _tile_fault(
-                    "tile_size", f"{size} {what}", f"{' or '.join(map(str, sizes))} on {target.name}"
-                )
-            if start % size or not 0 <= start < whole:
-                allowed = f"a multiple of {size} below {whole}"
-                return _tile_fault("tile_position", f"a start at {what} {start}", allowed)
-            if needed > size:
-                dimension = "K" if what == "rows" else "M"
-                return _tile_fault(
-                    "tile_size", f"{dimension} = {needed} on {size} {what}", f"{dimension} <= {size}"
-                )
-        return None
-
-
-def _tile_fault(operand: str, found: str, allowed: str) -> Fault:
-    return Fault(
-        operand, found, allowed, "choose a tile that holds stationary[K, M], at a multiple of its size"
-    )
+    tiling_is_complete = Product.tiling_is_complete
+    tiling_is_legal = Product.tiling_is_legal
 
 
 def _fp8(target: Target) -> frozenset[DType]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nki import dtypes
-from nki.enums import engine as Engine
 from nki.enums import matmul_perf_mode as PerfMode
 from nki.ir.builder import Builder
 from nki.ir.cost import Phase
@@ -33,9 +29,8 @@ from nki.isa.apply import bits
 from nki.isa.costs_tensor import matmul_phases, passes_of
 from nki.isa.export import instruction
 from nki.isa.matmul_rules import MATMUL_INPUTS, MatmulRules
+from nki.isa.products import Array
 from nki.target import Target
-
-Array = NDArray[Any]
 
 
 @instruction
@@ -52,11 +47,6 @@ class nc_matmul(MatmulRules):
     Sources: nki.isa.nc_matmul; trainium_inferentia2_arch.rst, trainium2_arch.rst; semantics rules 7, 23, 58-66, 184,
     185.
     """
-
-    layout = "declared"
-    accumulates = True
-    engines = (Engine.tensor,)
-    limits = {"K": "pmax", "M": "gemm_stationary_fmax"}
 
     dst = destination("* *", PSUM, MATMUL_INPUTS, reads=True, doc="the product [M, N]")
     stationary = source("K M", SBUF, MATMUL_INPUTS, doc="the operand held in the array, [K, M]")
@@ -76,8 +66,6 @@ class nc_matmul(MatmulRules):
 
     exact: bool = False
     """Whether bits are moved instead of multiplied, if `moving` turns out to be an identity."""
-    written: Array | None = None
-    """With `accumulate=None` left open: which elements of `dst` a product has been written to."""
 
     def extents(self, operand: Operand, access: Access) -> Shape:
         if self.is_double_row and operand.name != "dst":
@@ -93,29 +81,11 @@ class nc_matmul(MatmulRules):
         exact = self.exact and self.dst.dtype is self.stationary.dtype and operand.name != "moving"
         return "raw" if exact else "float32"
 
-    def reads(self) -> list[Access]:
-        inputs = [self.stationary, self.moving]
-        return [*inputs, self.dst] if self.accumulate else inputs
-
     def resolve(self, builder: Builder) -> None:
-        state = builder.groups.state(self.dst)
-        if self.accumulate is None and state == "mixed":
-            self.written = builder.groups.snapshot(self.dst)
-        elif self.accumulate is None:
-            self.accumulate = state == "written"
-        elif self.accumulate and state != "written":
-            builder.warn("accumulate-unwritten", "warning", self._unwritten(), self.span)
-        builder.groups.wrote(self.dst)
+        super().resolve(builder)
         square = self.moving.partitions == self.moving.free
         exact = self.is_transpose and builder.target.exact_pe_transpose and square
         self.exact = exact and self.accumulate is False
-
-    def _unwritten(self) -> str:
-        return (
-            f"nc_matmul: accumulate=True adds to PSUM that no matmul has written: {self.dst.describe()}\n"
-            "  found:   no earlier nc_matmul with accumulate=False wrote all of these elements\n"
-            "  help:    pass accumulate=False to the first product, or leave `accumulate` out"
-        )
 
     def semantics(self, a: Any) -> Steps:
         if self.exact:
@@ -124,19 +94,7 @@ class nc_matmul(MatmulRules):
                 (a.stationary, a.moving, a.dst, np.eye(self.moving.free, dtype=np.float32)),
             )
             return
-        moving = yield from _dense(a, a.moving)
-        stationary = yield from _dense(a, a.stationary)
-        overwrites = self.accumulate is False and _has_dense_rows(a.dst)
-        product = a.dst if overwrites else a.scratch(a.dst.shape, np.float32)
-        yield np.matmul, (stationary.T, moving, product)
-        if self.accumulate:
-            yield np.add, (a.dst, product, a.dst)
-        elif self.written is not None:
-            add_where_written = partial(np.add, where=self.written.reshape(a.dst.shape))
-            yield add_where_written, (a.dst, product, product)
-            yield np.copyto, (a.dst, product)
-        elif not overwrites:
-            yield np.copyto, (a.dst, product)
+        yield from self.multiply(a, a.stationary, a.moving)
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         wide = (self.stationary.dtype, self.moving.dtype)
@@ -153,19 +111,6 @@ class nc_matmul(MatmulRules):
             moving=self.moving,
             transpose=self.is_transpose,
         )
-
-
-def _has_dense_rows(array: Array) -> bool:
-    return array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
-
-
-def _dense(a: Any, array: Array) -> Generator[Any, None, Array]:
-    """The array, or a copy of it if BLAS could not read it as it lies."""
-    if _has_dense_rows(array) and array.strides[0] >= array.shape[-1] * array.itemsize:
-        return array
-    copy: Array = a.scratch(array.shape, array.dtype)
-    yield np.copyto, (copy, array)
-    return copy
 
 
 def transpose_or_multiply(stationary: Array, moving: Array, dst: Array, identity: Array) -> None:

@@ -32,7 +32,7 @@ class scalar_tensor_tensor(ComputeInstruction):
     dst = destination("P F", ON_CHIP, doc="the results")
     data = source("P F", ON_CHIP, doc="the tile")
     op0 = attribute(ARITHMETIC_OP, doc="the operator with `operand0`")
-    operand0 = source("P 1", ON_CHIP, scalar=True, doc="a number or a column")
+    operand0 = source("P 1", ON_CHIP, scalar=True, nullable=True, doc="a number or a column")
     op1 = attribute(BINARY_ARITHMETIC_OP, doc="the operator with `operand1`")
     operand1 = source("P F", ON_CHIP, doc="the second tile")
     reverse0 = attribute(BOOLEAN, False, doc="operand0 op0 data instead of data op0 operand0")

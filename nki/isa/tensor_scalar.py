@@ -46,7 +46,9 @@ class tensor_scalar(ComputeInstruction):
     dst = destination("P F", ON_CHIP, doc="the results")
     data = source("P F", ON_CHIP, doc="the tile")
     op0 = attribute(ALU_OP, doc="the first operator")
-    operand0 = source("P 1", ON_CHIP, scalar=True, doc="a number or a column; None or 0 if `op0` is unary")
+    operand0 = source(
+        "P 1", ON_CHIP, scalar=True, nullable=True, doc="a number or a column; None or 0 if `op0` is unary"
+    )
     reverse0 = attribute(BOOLEAN, False, doc="operand0 op0 data instead of data op0 operand0")
     op1 = attribute(ALU_OP_OR_NONE, None, doc="the second operator, if any")
     operand1 = source("P 1", ON_CHIP, scalar=True, default=None, doc="a number or a column for `op1`")

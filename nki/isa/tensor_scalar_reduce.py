@@ -53,7 +53,9 @@ class tensor_scalar_reduce(ComputeInstruction):
     dst = destination("P F", ON_CHIP, doc="the results of `op0`")
     data = source("P F", ON_CHIP, doc="the tile")
     op0 = attribute(ARITHMETIC_OP, doc="the operator")
-    operand0 = source("P 1", ON_CHIP, scalar=True, doc="a number or a column; None or 0 if `op0` is unary")
+    operand0 = source(
+        "P 1", ON_CHIP, scalar=True, nullable=True, doc="a number or a column; None or 0 if `op0` is unary"
+    )
     reduce_op = attribute(
         operators("nl.add, nl.multiply, nl.maximum or nl.minimum", lambda op: op.name in FOLDS),
         doc="add, multiply, maximum or minimum",

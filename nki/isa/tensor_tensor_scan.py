@@ -21,6 +21,9 @@ from nki.isa.kinds import BINARY_ARITHMETIC_OP
 from nki.target import Target
 
 CYCLES_PER_ELEMENT = 2  # PUBLISHED, SDK 2.26 API text
+BLOCK = 256  # steps whose transposed copies stay in the cache of the host
+
+Row = tuple[Array, Array, Array]
 
 
 @instruction
@@ -55,40 +58,38 @@ class tensor_tensor_scan(ComputeInstruction):
         return self.both_in_psum("data0", "data1")
 
     def semantics(self, a: Any) -> Steps:
-        turned = a.dst.shape[::-1]
-        data0, data1, states = (a.scratch(turned) for _ in range(3))
-        first = a.scratch(turned[1:])
+        lanes, length = a.dst.shape
+        block = min(length, BLOCK)
+        x, y, out = (a.scratch((block, lanes)) for _ in range(3))
+        rows = list(zip(x, y, out))
+        state = a.scratch((lanes,))
         initial = a.initial[:, 0] if isinstance(a.initial, np.ndarray) else float_operand(a.initial)
-        yield np.copyto, (data0, a.data0.T)
-        yield np.copyto, (data1, a.data1.T)
-        yield np.copyto, (first, initial)
-        yield _scan, (self.op0, self.reverse0, self.op1, self.reverse1, data0, data1, first, states)
-        yield np.copyto, (a.dst, states.T)
+        yield np.copyto, (state, initial)
+        for start in range(0, length, block):
+            stop = min(start + block, length)
+            steps = stop - start
+            yield np.copyto, (x[:steps], a.data0[:, start:stop].T)
+            yield np.copyto, (y[:steps], a.data1[:, start:stop].T)
+            yield _scan, (self.op0, self.reverse0, self.op1, self.reverse1, rows[:steps], state)
+            yield np.copyto, (a.dst[:, start:stop].T, out[:steps])
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         tiles = (self.data0, self.data1)
         return elementwise_phases(self, target, self.dst, tiles, modes=False, weight=CYCLES_PER_ELEMENT)
 
 
-def _scan(
-    op0: AluOp,
-    reverse0: bool,
-    op1: AluOp,
-    reverse1: bool,
-    data0: Array,
-    data1: Array,
-    state: Array,
-    states: Array,
-) -> None:
-    """The recurrence on transposed tiles, so that one step is a call on contiguous rows. `states` is filled."""
+def _scan(op0: AluOp, reverse0: bool, op1: AluOp, reverse1: bool, rows: list[Row], state: Array) -> None:
+    """The recurrence over (data0, data1, result) rows, each one step of all partitions; `state` is carried on."""
     combine, finish = op0.function, op1.function
-    for x, y, out in zip(data0, data1, states):
+    before = state
+    for x, y, out in rows:
         if reverse0:
-            combine(state, x, out)
+            combine(before, x, out)
         else:
-            combine(x, state, out)
+            combine(x, before, out)
         if reverse1:
             finish(y, out, out)
         else:
             finish(out, y, out)
-        state = out
+        before = out
+    np.copyto(state, before)

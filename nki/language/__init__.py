@@ -72,6 +72,7 @@ from nki.language.memory import (
 )
 from nki.language.normalization import rms_norm, softmax
 from nki.language.program import num_programs, program_id, program_ndim
+from nki.language.random_numbers import dropout, rand, random_seed
 from nki.language.ranges import affine_range, ds, range, sequential_range, static_range
 from nki.language.reductions import all, max, mean, min, prod, sum, var
 from nki.language.removed import removed
@@ -118,7 +119,8 @@ bool = bool_
 __all__ = [
     "abs", "abs_max", "abs_min", "add", "affine_range", "all", "arctan", "average", "bfloat16", "bitwise_and",
     "bitwise_or", "bitwise_xor", "bool", "bool_", "broadcast_to", "bypass", "ceil", "copy", "cos",
-    "device_print", "divide", "ds", "DType", "empty_like", "equal", "erf", "erf_dx", "exp", "expand_dims",
+    "device_print", "divide", "dropout", "ds", "DType", "empty_like", "equal", "erf", "erf_dx", "exp",
+    "expand_dims",
     "float16", "float32", "float4_e2m1fn_x4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fn_x4", "float8_e5m2",
     "float8_e5m2_x4", "float8_e8m0fnu", "floor", "fmod", "full", "gelu", "gelu_apprx_sigmoid",
     "gelu_apprx_sigmoid_dx", "gelu_apprx_tanh", "gelu_dx", "greater", "greater_equal", "hbm", "int16", "int32",
@@ -126,7 +128,8 @@ __all__ = [
     "load_transpose2d", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max",
     "maximum", "mean", "MemoryRegion", "min", "minimum", "mish", "mod", "multiply", "ndarray", "negative",
     "NKIObject", "NkiTensor", "not_equal", "num_programs", "ones", "power", "prelu", "private_hbm", "prod",
-    "program_id", "program_ndim", "psum", "range", "reciprocal", "relu", "right_shift", "rms_norm", "rsqrt",
+    "program_id", "program_ndim", "psum", "rand", "random_seed", "range", "reciprocal", "relu", "right_shift",
+    "rms_norm", "rsqrt",
     "sbuf", "sequential_range", "shared_hbm", "sigmoid", "sign", "silu", "silu_dx", "sin", "softmax",
     "softplus", "sqrt", "square", "static_range", "store", "subtract", "sum", "tan", "tanh", "tfloat32",
     "tile_size", "transpose", "trunc", "uint16", "uint32", "uint8", "var", "where", "zeros", "zeros_like",

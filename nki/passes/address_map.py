@@ -13,8 +13,9 @@ from nki.passes.windows import Lattice, Rectangle
 
 Write = tuple[int, int, "Lattice | None", int, Buffer, bool]
 """first, last (across), lattice, index of the instruction, buffer, whether it accumulates."""
-ReadKey = tuple[int, int, "Lattice | None", int]
-"""first, last (across), lattice, queue: a later read of the same bytes by the same queue takes its place."""
+ReadKey = tuple[int, int, "Lattice | None", tuple[object, int]]
+"""first, last (across), lattice, queue (class and engine): a later read of the same bytes by the same queue takes its
+place, because a queue reads in order."""
 
 
 class Piece:
@@ -55,21 +56,16 @@ class AddressMap:
 
     def wrote(self, box: Rectangle, pieces: list[Piece], write: Write) -> None:
         """Record a write to all of `box`, which `pieces` make up; the accesses it covers are forgotten."""
-        first, last, lattice = box.first, box.last, box.lattice
         clear = True
         for piece in pieces:
-            if box.covers and (piece.reads or piece.writes):
-                kept = [k for k in piece.reads if k[0] < first or k[1] > last or (lattice and k[2] != lattice)]
-                piece.reads = {k: piece.reads[k] for k in kept}
-                piece.writes = [
-                    w for w in piece.writes if w[0] < first or w[1] > last or (lattice and w[2] != lattice)
-                ]
+            if box.covers:
+                _forget(piece, box)
             clear = clear and not piece.writes and not piece.reads
         if clear and len(pieces) > 1:
             self._merge(box.low, box.high, len(pieces), Piece([write], {}))
             return
         for piece in pieces:
-            piece.writes.append(write)  # never shared: pieces are copied when they are cut
+            piece.writes.append(write)
 
     def _cut(self, position: int) -> None:
         at = bisect_right(self._starts, position) - 1
@@ -89,3 +85,20 @@ class AddressMap:
         self._starts[at : at + count] = [low]
         self._ends[at : at + count] = [high]
         self._pieces[at : at + count] = [piece]
+
+
+def _forget(piece: Piece, box: Rectangle) -> None:
+    """Drop what a write to all of `box` hides."""
+    _, _, first, last, lattice, _ = box
+    if piece.reads:
+        hidden = [
+            k for k in piece.reads if first <= k[0] and k[1] <= last and (lattice is None or k[2] == lattice)
+        ]
+        for key in hidden:
+            del piece.reads[key]
+    if piece.writes:
+        piece.writes = [
+            w
+            for w in piece.writes
+            if w[0] < first or w[1] > last or (lattice is not None and w[2] != lattice)
+        ]

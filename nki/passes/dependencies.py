@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 from nki.ir.dependency import Dependency, DependencyKind
 from nki.ir.instruction import Instruction
+from nki.ir.operands import HBM, Operand
 from nki.ir.program import Access, Buffer, Program
-from nki.passes.address_map import AddressMap, Piece
+from nki.passes.address_map import AddressMap
 from nki.passes.windows import Rectangle, apart, rectangle
 
 _RAW = DependencyKind.RAW
@@ -22,6 +23,7 @@ _REUSE = DependencyKind.REUSE
 _ACCUMULATE = DependencyKind.ACCUMULATE
 
 Found = dict[int, Dependency]
+Places = tuple[tuple[AddressMap, Rectangle], ...]
 Operands = tuple[tuple[str, bool, bool], ...]
 """(name, read, written) of the operands of a class, those that are read first."""
 
@@ -30,7 +32,7 @@ _MOST_BLOCKS = 64
 
 
 def dependencies(program: Program) -> list[list[list[Dependency]]]:
-    """Per core and instruction, what it waits for: one record per earlier instruction, in order of operands."""
+    """Per core and instruction, what it waits for: one record per earlier instruction, reads first."""
     return [_Finder(core).run() for core in program.cores]
 
 
@@ -40,85 +42,75 @@ class _Finder:
     def __init__(self, instructions: list[Instruction]) -> None:
         self.instructions = instructions
         self._operands: dict[type[Instruction], Operands] = {}
-        self._queues: dict[tuple[type[Instruction], str], int] = {}
         self._maps: dict[object, AddressMap] = {}
-        self._rectangles: dict[object, tuple[tuple[AddressMap, Rectangle], ...]] = {}
+        self._rectangles: dict[object, Places] = {}
         self._layouts = hbm_layouts(instructions)
         self._states: dict[str, int] = {}
 
     def run(self) -> list[list[Dependency]]:
         """The whole core."""
         positions = {id(instruction): i for i, instruction in enumerate(self.instructions)}
+        states = self._states
         result = []
         for index, instruction in enumerate(self.instructions):
-            found = self._of_operands(index, instruction)
+            found: Found = {}
+            self._operands_of(index, instruction, found)
             for state in instruction.states:
-                if state in self._states:
-                    on = self._states[state]
-                    found.setdefault(on, Dependency(on, DependencyKind.STATE, state))
-                self._states[state] = index
+                if state in states and states[state] not in found:
+                    found[states[state]] = Dependency(states[state], DependencyKind.STATE, state)
+                states[state] = index
             for producer in instruction.after:
                 on = positions.get(id(producer), index)
-                if on < index:
-                    found.setdefault(on, Dependency(on, DependencyKind.ORDER, ""))
+                if on < index and on not in found:
+                    found[on] = Dependency(on, DependencyKind.ORDER, "")
             result.append(list(found.values()))
         return result
 
-    def _of_operands(self, index: int, instruction: Instruction) -> Found:
-        found: Found = {}
+    def _operands_of(self, index: int, instruction: Instruction, found: Found) -> None:
+        """Reads first: an instruction may overwrite what it reads."""
         cls = instruction.__class__
         operands = self._operands.get(cls)
         if operands is None:
-            operands = self._operands[cls] = _operands(cls)
+            operands = self._operands[cls] = _operands(cls.operands)
         values = instruction.__dict__
-        writes = []
+        if cls.lists:
+            operands = _operands(operand for operand, _ in instruction.pairs)
+            values = {operand.name: access for operand, access in instruction.pairs}
+        queue = (cls, id(instruction.engine))
+        adds = instruction.accumulates
         for name, reads, written in operands:
             access = values.get(name)
-            if access.__class__ is not Access:
-                continue
-            places = self._places(access)
-            if not places:
-                continue
-            if reads and (not written or _is_read(instruction, access)):
-                queue = self._queue(instruction)
-                accumulates = written and instruction.accumulates
-                for line, box in places:
-                    pieces = line.pieces(box.low, box.high)
-                    self._read(index, name, access.buffer, box, pieces, queue, accumulates, found)
+            if access.__class__ is Access and reads and (not written or _is_read(instruction, access)):
+                for line, box in self._places(access):
+                    self._read(index, name, access.buffer, line, box, queue, written and adds, found)
+        for name, _, written in operands:
             if written:
-                writes.append((name, access, places))
-        for name, access, places in writes:
-            for line, box in places:
-                self._write(index, name, access.buffer, box, line, instruction.accumulates, found)
-        return found
-
-    def _queue(self, instruction: Instruction) -> int:
-        """A number for instructions that run one after the other: same class, same engine."""
-        key = (instruction.__class__, instruction.engine.name)
-        return self._queues.setdefault(key, len(self._queues))
+                access = values.get(name)
+                if access.__class__ is Access:
+                    for line, box in self._places(access):
+                        self._write(index, name, access.buffer, line, box, adds, found)
 
     def _read(
         self,
         index: int,
         name: str,
         buffer: Buffer,
+        line: AddressMap,
         box: Rectangle,
-        pieces: list[Piece],
-        queue: int,
+        queue: tuple[object, int],
         accumulates: bool,
         found: Found,
     ) -> None:
-        first, last, lattice = box.first, box.last, box.lattice
+        low, high, first, last, lattice, _ = box
         key = (first, last, lattice, queue)
-        for piece in pieces:
-            for low, high, other, on, owner, adds in piece.writes:
-                if low >= last or first >= high or on in found:
+        for piece in line.pieces(low, high):
+            for start, end, other, on, owner, adds in piece.writes:
+                if start >= last or first >= end or on in found:
                     continue
-                if lattice and other and apart(lattice, other):
+                if lattice is not None and apart(lattice, other):
                     continue
                 if owner is buffer or owner.placed or buffer.placed:
-                    kind = _ACCUMULATE if accumulates and adds else _RAW
-                    found[on] = Dependency(on, kind, name)
+                    found[on] = Dependency(on, _ACCUMULATE if accumulates and adds else _RAW, name)
             piece.reads[key] = (index, buffer)
 
     def _write(
@@ -126,42 +118,56 @@ class _Finder:
         index: int,
         name: str,
         buffer: Buffer,
-        box: Rectangle,
         line: AddressMap,
+        box: Rectangle,
         accumulates: bool,
         found: Found,
     ) -> None:
-        first, last, lattice = box.first, box.last, box.lattice
-        pieces = line.pieces(box.low, box.high)
+        low, high, first, last, lattice, covers = box
+        pieces = line.pieces(low, high)
+        hides = covers and lattice is None and len(pieces) == 1
         for piece in pieces:
-            for (low, high, other, _), (on, owner) in piece.reads.items():
-                if low >= last or first >= high or on in found or on == index:
+            for (start, end, other, _), (on, owner) in piece.reads.items():
+                hides = hides and first <= start and end <= last
+                if start >= last or first >= end or on in found or on == index:
                     continue
-                if not (lattice and other and apart(lattice, other)):
+                if lattice is None or not apart(lattice, other):
                     found[on] = Dependency(on, _kind(_WAR, owner, buffer), name)
-            for low, high, other, on, owner, _ in piece.writes:
-                if low >= last or first >= high or on in found or on == index:
+            for start, end, other, on, owner, _ in piece.writes:
+                hides = hides and first <= start and end <= last
+                if start >= last or first >= end or on in found or on == index:
                     continue
-                if not (lattice and other and apart(lattice, other)):
+                if lattice is None or not apart(lattice, other):
                     found[on] = Dependency(on, _kind(_WAW, owner, buffer), name)
-        line.wrote(box, pieces, (first, last, lattice, index, buffer, accumulates))
+        write = (first, last, lattice, index, buffer, accumulates)
+        if hides:  # the usual case of `wrote`
+            pieces[0].writes = [write]
+            pieces[0].reads.clear()
+        else:
+            line.wrote(box, pieces, write)
 
-    def _places(self, access: Access) -> tuple[tuple[AddressMap, Rectangle], ...]:
+    def _places(self, access: Access) -> Places:
         """The address lines that a window touches and where; nothing for a tensor that is only read."""
         buffer = access.buffer
-        address = buffer.address
-        where = address or id(buffer)
-        key = (where, buffer.row, buffer.memory.value, access.offset, access.shape, access.strides, access.dtype)
+        where = buffer.address or id(buffer)
+        key = (
+            where,
+            id(buffer.memory),
+            buffer.row,
+            access.offset,
+            access.shape,
+            access.strides,
+            access.dtype,
+        )
         places = self._rectangles.get(key)
         if places is None:
-            places = self._rectangles[key] = self._find_places(access, buffer, address)
+            places = self._rectangles[key] = self._find_places(access, buffer)
         return places
 
-    def _find_places(
-        self, access: Access, buffer: Buffer, address: tuple[int, int] | None
-    ) -> tuple[tuple[AddressMap, Rectangle], ...]:
+    def _find_places(self, access: Access, buffer: Buffer) -> Places:
         if not access.size:
             return ()
+        address = buffer.address
         if buffer.memory.on_chip:
             line = buffer.memory.value if address else id(buffer)
             box = rectangle(access, max(1, buffer.partition_bytes), address or (0, 0))
@@ -175,7 +181,9 @@ class _Finder:
             return ((self._line(id(buffer)), box),)
         turned = Rectangle(box.first, box.last, box.low, box.high, None, box.covers and box.lattice is None)
         blocks = range(box.low // width, -(-box.high // width))
-        return tuple((self._line((id(buffer), block)), _clipped(turned, block * width, width)) for block in blocks)
+        return tuple(
+            (self._line((id(buffer), block)), _clipped(turned, block * width, width)) for block in blocks
+        )
 
     def _line(self, key: object) -> AddressMap:
         line = self._maps.get(key)
@@ -184,8 +192,8 @@ class _Finder:
         return line
 
 
-def _operands(cls: type[Instruction]) -> Operands:
-    ordered = sorted(cls.operands, key=lambda operand: operand.direction == "out")
+def _operands(declared: Iterable[Operand]) -> Operands:
+    ordered = sorted(declared, key=lambda operand: ("in", "inout", "out").index(operand.direction))
     return tuple((o.name, o.direction != "out", o.direction != "in") for o in ordered)
 
 
@@ -211,25 +219,22 @@ def hbm_layouts(instructions: Iterable[Instruction]) -> dict[int, tuple[int, int
     """
     windows: dict[int, list[Access]] = {}
     written: set[int] = set()
-    reach: dict[type[Instruction], list[tuple[str, bool]]] = {}
+    reach: dict[type[Instruction], bool] = {}
     for instruction in instructions:
         cls = type(instruction)
-        names = reach.get(cls)
-        if names is None:
-            names = [(o.name, o.is_output) for o in cls.operands if any(m.is_hbm for m in o.memories)]
-            reach[cls] = names
-        for name, output in names:
-            access = instruction.__dict__.get(name)
-            if isinstance(access, Access) and access.memory.is_hbm:
+        if cls not in reach:
+            reach[cls] = any(memory.is_hbm for operand in cls.operands for memory in operand.memories)
+        for operand, access in instruction.pairs if reach[cls] else ():
+            if access.buffer.memory in HBM:
                 windows.setdefault(id(access.buffer), []).append(access)
-                if output:
+                if operand.is_output:
                     written.add(id(access.buffer))
     return {key: _layout(accesses) for key, accesses in windows.items() if key in written}
 
 
 def _layout(accesses: list[Access]) -> tuple[int, int]:
     whole = max(1, accesses[0].buffer.nbytes)
-    seen = {(a.offset % max(1, a.row), a.shape, a.strides, a.dtype): a for a in accesses}
+    seen = {(a.shape, a.strides, a.dtype): a for a in accesses}
     lattices = [rectangle(a, whole).lattice for a in seen.values()]
     blocked = [lattice for lattice in lattices if lattice]
     if not blocked:

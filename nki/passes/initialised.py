@@ -70,7 +70,7 @@ class _Walk:
             return
         if buffer.name in self.owners and self.owners.written(access):
             return
-        operand = next(o.name for o, a in instruction.accesses() if a is access)
+        operand = _operand(instruction, access)
         error = _uninitialised(instruction, operand, access, mask)
         if self.strict:
             raise error
@@ -119,6 +119,13 @@ class _Walk:
                 span=self.program.span,
             )
             self._report(error, "warning")
+
+
+def _operand(instruction: Instruction, access: Access) -> str:
+    """The operand that a window belongs to; an instruction may read only a part of one."""
+    whole = [operand.name for operand, window in instruction.accesses() if window is access]
+    parts = [operand.name for operand, window in instruction.accesses() if window.buffer is access.buffer]
+    return (whole or parts)[0]
 
 
 def _uninitialised(

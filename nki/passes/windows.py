@@ -7,6 +7,7 @@ blocks of columns. A window with holes carries a lattice, so that two interleave
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import gcd
 from typing import NamedTuple, Optional
 
@@ -39,39 +40,64 @@ def apart(one: Lattice | None, other: Lattice | None) -> bool:
     return distance >= one[1] and step - distance >= other[1]
 
 
+class _Form(NamedTuple):
+    """A window without its place: what its shape and strides alone decide.
+
+    back: bytes from its first element back to its lowest. width: bytes from there to its end in the row. height: rows.
+    """
+
+    back: int
+    width: int
+    height: int
+    step: int
+    run: int
+    covers: bool
+
+
 def rectangle(access: Access, pitch: int, base: tuple[int, int] = (0, 0)) -> Rectangle:
     """The window with rows of `pitch` bytes, moved by `base` (rows, bytes in the row): bytes along, rows across."""
     item = access.dtype.itemsize
-    start, dims = _ascending(access.offset * item, access.shape, access.strides, item)
+    form = _form(access.shape, access.strides, item, pitch)
+    start = access.offset * item - form.back
+    row, low = divmod(start, pitch)
+    if low + form.width > pitch:
+        dims = _ascending(access.shape, access.strides, item)[1]
+        return _crossing(start, dims, item, pitch, base)
+    row += base[0]
+    low += base[1]
+    lattice = (form.step, form.run, low % form.step) if form.step else None
+    return Rectangle(low, low + form.width, row, row + form.height, lattice, form.covers)
+
+
+@lru_cache(maxsize=4096)
+def _form(shape: Shape, strides: Shape, item: int, pitch: int) -> _Form:
+    back, dims = _ascending(shape, strides, item)
     columns = [dim for dim in dims if dim[0] % pitch]
     rows = [dim for dim in dims if not dim[0] % pitch]
-    row, low = divmod(start, pitch)
-    high = low + item + sum(step * (count - 1) for step, count in columns)
-    if high > pitch:
-        return _crossing(start, dims, item, pitch, base)
+    width = item + sum(step * (count - 1) for step, count in columns)
     run, holes = _run(item, columns)
-    lattice = None
-    if holes:
-        step = gcd(*(step for step, _ in holes))
-        lattice = (step, run, (low + base[1]) % step) if run < step else None
+    step = gcd(*(step for step, _ in holes))
+    if run >= step:
+        step = 0
     height, gaps = _run(1, [(step // pitch, count) for step, count in rows])
-    last = row + height + sum(step * (count - 1) for step, count in gaps)
-    covers = not gaps and (not holes or (lattice is not None and len(holes) == 1))
-    return Rectangle(low + base[1], high + base[1], row + base[0], last + base[0], lattice, covers)
+    height += sum(step * (count - 1) for step, count in gaps)
+    covers = not gaps and (not holes or (step > 0 and len(holes) == 1))
+    return _Form(back, width, height, step, run, covers)
 
 
-def _ascending(start: int, shape: Shape, strides: Shape, item: int) -> tuple[int, list[tuple[int, int]]]:
-    """First byte, and (step in bytes, count) of the dimensions that move, smallest step first."""
+def _ascending(shape: Shape, strides: Shape, item: int) -> tuple[int, list[tuple[int, int]]]:
+    """Bytes back to the lowest element, and (step in bytes, count) of the dimensions that move, smallest step first."""
+    back = 0
     dims = []
     for count, stride in zip(shape, strides):
         if count > 1 and stride:
             step = stride * item
             if step < 0:
-                start += step * (count - 1)
+                back -= step * (count - 1)
                 step = -step
             dims.append((step, count))
     dims.sort()
-    return start, dims
+    return back, dims
 
 
 def _run(run: int, dims: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
@@ -90,4 +116,6 @@ def _crossing(
     run, holes = _run(item, dims)
     end = start + run + sum(step * (count - 1) for step, count in holes)
     covers = not holes and not start % pitch and not end % pitch
-    return Rectangle(base[1], base[1] + pitch, start // pitch + base[0], -(-end // pitch) + base[0], None, covers)
+    return Rectangle(
+        base[1], base[1] + pitch, start // pitch + base[0], -(-end // pitch) + base[0], None, covers
+    )

@@ -160,7 +160,9 @@ class Maker:
         return Access(buffer, dtype, 0, shape, row_major(shape))
 
     def operand(self, operand: Operand, sizes: dict[str, int], usual: DType) -> Any:
-        """A window or a number for one operand."""
+        """A window, several of them, or a number for one operand."""
+        if operand.many:
+            return tuple(self.operand(o, sizes, usual) for o in operand.members(self.pick([1, 2, 2, 3, 17])))
         if operand.optional and self.often():
             return operand.default
         if operand.scalar and self.often():

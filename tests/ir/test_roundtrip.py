@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Iterator
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,21 +12,19 @@ from hypothesis import strategies as st
 
 import nki.isa  # noqa: F401 - fills the registry
 from nki.errors import NkiError
-from nki.ir import REGISTRY, Program, check_program, parse_program, print_program
+from nki.ir import REGISTRY, Instruction, Program, check_program, parse_program, print_program
 from nki.isa.activation_functions import ACTIVATIONS
 from nki.isa.alu import ALU
 from tests.ir.strategies import Maker, programs
-from tests.ir.toys import TOYS, toys
+from tests.ir.toys import TOYS
 
 REAL = dict(REGISTRY)
 WORDS = (*ALU, *ACTIVATIONS)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _everything_registered() -> Iterator[None]:
-    with toys():
-        REGISTRY.update(REAL)
-        yield
+def _instruction_set(registry: dict[str, type[Instruction]]) -> None:
+    REGISTRY.update(REAL)
 
 
 def check_identity(program: Program) -> None:
@@ -67,16 +66,22 @@ def test_each_instruction(name: str) -> None:
 
 
 MARKS = "()[]{}<>%#@'\":,.=-+0123456789 \n\\_aé"
+WORD = re.compile(r"[%@#]?[\w.]+|[^\w\s]")
 
 
 def mutated(text: str, chance: random.Random) -> str:
-    """The text with a few characters, words or lines changed, doubled, swapped or gone."""
+    """The text with a few words exchanged, or some characters changed, doubled or gone."""
     for _ in range(chance.randint(1, 3)):
-        start = chance.randrange(len(text) + 1)
-        stop = min(len(text), start + chance.choice([0, 1, 1, 2, 5, 40]))
-        piece = chance.choice(
-            ["", chance.choice(MARKS), text[start:stop] * 2, "inf", "None", "[" * 30, str(2**70)]
-        )
+        if chance.random() < 0.6:
+            words = list(WORD.finditer(text))
+            start, stop = chance.choice(words).span() if words else (0, 0)
+            piece = chance.choice(
+                [*(word[0] for word in words), "-1", "0", "65536", "inf", "None", "[[1, 2]]"]
+            )
+        else:
+            start = chance.randrange(len(text) + 1)
+            stop = min(len(text), start + chance.choice([0, 1, 1, 2, 5, 40]))
+            piece = chance.choice(["", chance.choice(MARKS), text[start:stop] * 2, "[" * 30, str(2**70)])
         text = text[:start] + piece + text[stop:]
     return text
 
@@ -88,9 +93,5 @@ def test_mutated_texts_only_raise_our_errors(program: Program, seed: int) -> Non
     chance = random.Random(seed)
     for _ in range(20):
         changed = mutated(text, chance)
-        try:
-            again = parse_program(changed)
-        except NkiError as error:
-            assert str(error)
-        else:
-            check_identity(again)
+        with contextlib.suppress(NkiError):
+            check_identity(parse_program(changed))

@@ -194,7 +194,7 @@ def test_rule_176_dtypes_of_scale_and_bias():
         ({"reduce_op": nl.maximum, "reduce_cmd": CMD.reset_reduce}, errors.OperatorError, "nl.maximum"),
         ({"reduce_cmd": CMD.reset_reduce}, errors.RuleError, "pass reduce_op=nl.add"),
         ({"reduce_op": nl.add, "reduce_cmd": CMD.load_reduce}, errors.RuleError, "idle, reset, reduce"),
-        ({"scale": None}, errors.ArgumentError, "`scale` is a number"),
+        ({"scale": None}, errors.ArgumentError, "`scale` must be a tensor or a number"),
         ({"op": nl.power}, errors.OperatorError, "power"),
         ({"reduce_cmd": 3}, errors.ArgumentError, "nisa.reduce_cmd"),
     ],

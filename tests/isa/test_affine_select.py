@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import nki.isa as nisa
 import nki.language as nl
 from nki import errors
-from tests.isa.test_iota import affine
 from tests.isa.single import Out, bf16, f32, interval, normal, run, same
+from tests.isa.test_iota import affine
 
 LOWEST = float(np.finfo(f32).min)
 COMPARISONS = {

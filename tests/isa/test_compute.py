@@ -15,7 +15,9 @@ from nki.ir.instruction import REGISTRY
 from tests.isa.single import Out, diagnose, f32, run
 
 DOCUMENTED = {
-    "affine_select": "dst, pattern, channel_multiplier, on_true_tile, on_false_value, cmp_op=equal, offset=0, name=None",
+    "affine_select": (
+        "dst, pattern, channel_multiplier, on_true_tile, on_false_value, cmp_op=equal, offset=0, name=None"
+    ),
     "iota": "dst, pattern, offset=0, channel_multiplier=0, name=None",
     "memset": "dst, value, engine=engine.unknown, name=None",
     "reciprocal": "dst, data, name=None",
@@ -65,7 +67,7 @@ def test_more_partitions_than_there_are() -> None:
         tile = nl.ndarray((256, 4), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=tile, value=0.0)
 
-    with pytest.raises(errors.NkiError, match=r"256.*128"):
+    with pytest.raises(errors.PartitionLimitError, match=r"256.*128"):
         run(wide, dst=Out((4, 4), fill=0))
 
 

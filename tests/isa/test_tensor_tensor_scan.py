@@ -66,6 +66,15 @@ def test_running_sum() -> None:
     assert found.tolist() == [[1, 3, 6, 10, 15]]
 
 
+def test_long_rows() -> None:
+    """Longer than the blocks in which the machine transposes."""
+    x, y = normal((2, 700)), normal((2, 700), seed=1)
+    found = run(
+        nisa.tensor_tensor_scan, dst=Out((2, 700)), data0=x, data1=y, initial=1.0, op0=nl.multiply, op1=nl.add
+    )
+    same(found, scan(x, y, 1.0, "multiply", "add"))
+
+
 def test_the_state_is_float32() -> None:
     """Rule 80: a bfloat16 `dst` does not round what is carried on."""
     x, y = np.ones((1, 300), bf16), np.ones((1, 300), bf16)
@@ -142,6 +151,8 @@ def test_the_start_is_a_number_or_column() -> None:
     arguments = {"dst": Out((2, 2)), "data0": x, "data1": x, "op0": nl.add, "op1": nl.add}
     with pytest.raises(errors.OperandShapeError, match="1 element per partition"):
         run(nisa.tensor_tensor_scan, initial=x, **arguments)
+    with pytest.raises(errors.ArgumentError, match="`initial` must be a tensor or a number"):
+        run(nisa.tensor_tensor_scan, initial=None, **arguments)
 
 
 def test_cost() -> None:

@@ -1,0 +1,42 @@
+"""What the gathers of GpSimd share: bits are moved by an index tensor, whose values are checked while it runs."""
+
+from __future__ import annotations
+
+from nki.errors import BoundsError, OperandDtypeError
+from nki.ir.instruction import Instruction
+from nki.ir.program import Access
+from nki.ir.verify import Fault
+from nki.isa.apply import Array
+
+
+def other_dtype_fault(dst: Access, src: Access, name: str) -> Fault | None:
+    """The fault if `dst` and the tile it is gathered from have two dtypes."""
+    if dst.dtype is src.dtype:
+        return None
+    return Fault(
+        operand=f"dst: {dst.describe()}",
+        found=f"{src.dtype} to {dst.dtype}",
+        allowed=str(src.dtype),
+        remedy="gather first and convert with nisa.tensor_copy",
+        error=OperandDtypeError,
+        text=f"`dst` is {dst.dtype}, but `{name}` is {src.dtype}; a gather converts nothing",
+    )
+
+
+def check_indices(instruction: Instruction, name: str, indices: Array, last: int) -> None:
+    """Raise `BoundsError` for the first of the unsigned `indices` [partitions, ...] beyond `last`.
+
+    The documentation leaves such an access undefined.
+    """
+    if not indices.size or int(indices.max()) <= last:
+        return
+    place = tuple(int(i[0]) for i in (indices > last).nonzero())
+    found = int(indices[place])
+    raise BoundsError(
+        f"{instruction.mnemonic}: index {found} in partition {place[0]} of `{name}` leaves the tile it gathers from",
+        operand=f"{name}[{', '.join(map(str, place))}]",
+        found=f"index {found} in partition {place[0]}",
+        allowed=f"0 to {last}",
+        remedy="keep the indices inside the free size of the tile, counted in its elements",
+        span=instruction.span,
+    )

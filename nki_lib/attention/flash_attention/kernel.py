@@ -1,0 +1,230 @@
+"""FlashAttention forward for the query heads that share one key head.
+
+Letters used in every docstring here:
+  G  query heads of one key head     m  queries of a tile, up to 128
+  Sq queries, Sk keys                n  keys of a block, up to 1024: two PSUM banks of scores
+  D  head dimension, up to 128       c  keys of a chunk, up to 512: one PSUM bank, one load
+
+Nothing of size Sq x Sk exists: the scores of one query tile against one key block live in PSUM and become, block by
+block, a running sum of rows of V. Read `flash_attention` first, then `weigh` and `accumulate`; `loading.py` is how
+queries and keys come in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from nki_lib.attention.flash_attention.loading import KeyChunks, load_queries
+from nki_lib.attention.flash_attention.order import Step, steps_in_order
+
+import os
+L1,L2=eval(os.environ.get("LAGS","(1,1)"))
+ORDER=tuple(map(int,os.environ.get("ORDER","0123")))
+ACT=int(os.environ.get("ACT","0"))
+MINUS_INFINITY = float("-inf")
+
+
+@nki.jit
+def flash_attention(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
+    """softmax(scale * q k^T) v with float32 statistics; causal: query i sees keys j <= i + Sk - Sq.
+
+    Dimensions: q [G, Sq, D], k [Sk, D], v [Sk, D] -> [G, Sq, D]. Causal needs Sq <= Sk: every query sees a key.
+
+    Pseudocode:
+        for each step (a query tile, a key block it sees):
+            weights of this step = exp(scores - running maximum)
+            output of the step before += its weights v          # one step behind
+            if that was the tile's last block: normalise and store
+
+    The Tensor engine works in order. While the Vector and the Scalar engine turn scores into weights, it has the
+    products of the step before to do; without the lag it would wait for every exponential.
+    """
+    out = nl.ndarray(q.shape, dtype=q.dtype, buffer=nl.shared_hbm)
+    mask = make_diagonal_mask() if causal else None
+    chunks = KeyChunks(k, v)
+    steps = steps_in_order(q.shape, k.shape[0], causal, chunks)
+    for now in range(len(steps) + L2 + 1):
+        for stage in ORDER:
+            lag = (0, 1, 1 + L1, 1 + L2)[stage]
+            if 0 <= now - lag < len(steps):
+                step = steps[now - lag]
+                if stage == 0:
+                    tile = step.tile
+                    if step.is_first:
+                        tile.query = load_queries(q[tile.head, tile.start : tile.stop, :], negated=scale < 0)
+                    step.chunks = chunks.block(step.start, step.stop)
+                if stage == 1:
+                    weigh(step, step.chunks, abs(scale), mask)
+                if stage == 2:
+                    transpose_weights(step)
+                if stage == 3:
+                    accumulate(step, out)
+    return out
+
+
+def make_diagonal_mask() -> Any:
+    """What is added to the scores around the diagonal: -inf right of it, 0 elsewhere. Dimensions: [128, 128]."""
+    side = nl.tile_size.pmax
+    zeros = nl.ndarray((side, side), dtype=nl.float32, buffer=nl.sbuf)
+    mask = nl.ndarray((side, side), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=zeros, value=0.0)
+    nisa.affine_select(
+        dst=mask,
+        pattern=[[-1, side]],
+        channel_multiplier=1,
+        on_true_tile=zeros,
+        on_false_value=MINUS_INFINITY,
+        cmp_op=nl.greater_equal,
+    )
+    return mask
+
+
+def weigh(step: Step, chunks: list[Any], scale: float, mask: Any) -> None:
+    """The weights of one query tile for one key block, relative to the maximum so far.
+
+    Dimensions: tile.query [D, m]; chunks: (k^T [D, c], v [128, c/128, D]) of the block's keys, n in all ->
+    step.weights [m, n] in the dtype of the tensors, step.total [m, 1], tile.low [m, 1] = -scale * row maximum.
+
+    Pseudocode:
+        scores = query^T k^T                                    # [m, n] in PSUM
+        scores[:, diagonal : diagonal + m] += mask              # causal, as far as the block reaches
+        low = min(-max(scores) * scale, low of earlier blocks)
+        weights = exp(scale * scores + low); total = sum(weights)   # one pass of the Scalar engine
+    """
+    tile = step.tile
+    m = tile.stop - tile.start
+    scores = multiply_scores(tile.query, chunks)
+    if mask is not None:
+        mask_scores(scores, mask, tile.diagonal - step.start)
+    low = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=low, op=nl.maximum, data=scores, axis=1, negate=True)
+    if step.is_first:
+        nisa.tensor_scalar(dst=low, data=low, op0=nl.multiply, operand0=scale)
+    else:
+        nisa.tensor_scalar(
+            dst=low, data=low, op0=nl.multiply, operand0=scale, op1=nl.minimum, operand1=tile.low
+        )
+        step.factor = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=step.factor, op=nl.exp, data=tile.low, scale=-1.0, bias=low)
+    step.chunks, step.old_low, tile.low = chunks, tile.low, low
+    step.weights = nl.ndarray(scores.shape, dtype=tile.query.dtype, buffer=nl.sbuf)
+    step.total = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(
+        dst=step.weights,
+        op=nl.exp,
+        data=scores,
+        scale=scale,
+        bias=low,
+        reduce_op=nl.add,
+        reduce_res=step.total,
+        reduce_cmd=nisa.reduce_cmd.reset_reduce,
+    )
+    step.low = low
+
+
+def multiply_scores(query: Any, chunks: list[Any]) -> Any:
+    """scores[m, n] = query[D, m]^T k^T[D, n], one PSUM bank a chunk."""
+    n = sum(keys.shape[1] for keys, _ in chunks)
+    scores = nl.ndarray((query.shape[1], n), dtype=nl.float32, buffer=nl.psum)
+    column = 0
+    for keys, _ in chunks:
+        width = keys.shape[1]
+        nisa.nc_matmul(dst=scores[:, column : column + width], stationary=query, moving=keys)
+        column += width
+    return scores
+
+
+def mask_scores(scores: Any, mask: Any, diagonal: int) -> None:
+    """scores[:, diagonal : diagonal + m] += mask, as far as these columns lie in this block."""
+    m, n = scores.shape
+    start, stop = max(diagonal, 0), min(diagonal + m, n)
+    if start < stop:
+        window = scores[:, start:stop]
+        part = mask[:m, start - diagonal : stop - diagonal]
+        nisa.tensor_tensor(dst=window, data1=window, data2=part, op=nl.add)
+
+
+def accumulate(step: Step, out: Any) -> None:
+    """Add a step's weighted rows of v to its tile; after the last step, normalise and store.
+
+    Dimensions: step.weights [m, n] -> rows [m, D]; tile.rows [m, D] and tile.total [m, 1] in SBUF; out [G, Sq, D].
+
+    Pseudocode:
+        rows = weights v                                        # accumulated in PSUM
+        if there were earlier blocks: factor = exp(low - low of earlier blocks)
+            rows = tile.rows * factor + rows; total = tile.total * factor + total
+        keep both, or store rows / total
+    """
+    tile = step.tile
+    rows, total = multiply_values(step), step.total
+    if not step.is_first:
+        rows = rescale_and_add(tile.rows, step.factor, rows)
+        total = rescale_and_add(tile.total, step.factor, total)
+    elif not step.is_last:
+        in_psum, rows = rows, nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=rows, src=in_psum)
+    tile.rows, tile.total = rows, total
+    if step.is_last:
+        store(out[tile.head, tile.start : tile.stop, :], rows, total)
+
+
+def rescale_and_add(old: Any, factor: Any, new: Any) -> Any:
+    """old * factor + new in SBUF. Dimensions: old, new [m, f], factor [m, 1]."""
+    result = nl.ndarray(old.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=result, data=old, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=new
+    )
+    return result
+
+
+def transpose_weights(step: Step) -> None:
+    """step.transposed: weights[m, n] as tiles [128, n', m] in SBUF, as many blocks of 128 keys as a PSUM bank holds.
+
+    A last block of fewer than 128 keys leaves its other partitions unwritten.
+    """
+    weights = step.weights
+    m, n = weights.shape
+    side = nl.tile_size.pmax
+    width = nl.tile_size.psum_bank_fmax_bytes // weights.dtype.itemsize // side * side
+    step.transposed = []
+    for first in range(0, n, width):
+        count = min(width, n - first)
+        full, rest = divmod(count, side)
+        shape = (min(side, count), full + (rest > 0), m)
+        in_psum = nl.ndarray(shape, dtype=weights.dtype, buffer=nl.psum)
+        in_sbuf = nl.ndarray(shape, dtype=weights.dtype, buffer=nl.sbuf)
+        for block in range(shape[1]):
+            start = first + block * side
+            columns = weights[:, start : min(start + side, n)]
+            nisa.nc_transpose(dst=in_psum[: columns.shape[1], block, :], data=columns)
+        if full:
+            nisa.tensor_copy(dst=in_sbuf[:, :full, :], src=in_psum[:, :full, :], engine=nisa.engine.scalar if ACT==1 or ACT==2 and (first//width+step.start//1024)%2==1 else nisa.engine.vector)
+        if rest:
+            nisa.tensor_copy(dst=in_sbuf[:rest, full, :], src=in_psum[:rest, full, :])
+        for block in range(shape[1]):
+            height = min(side, count - block * side)
+            step.transposed.append(in_sbuf[:height, block, :])
+
+
+def multiply_values(step: Step) -> Any:
+    """rows[m, D] = weights[m, n] v[n, D], accumulated over 128 keys at a time in one PSUM bank."""
+    blocks_per_chunk = nl.tile_size.psum_bank_fmax // nl.tile_size.pmax
+    m, depth = step.weights.shape[0], step.chunks[0][1].shape[2]
+    rows = nl.ndarray((m, depth), dtype=nl.float32, buffer=nl.psum)
+    for i in range(len(step.transposed)):
+        values = step.chunks[i // blocks_per_chunk][1]
+        block = step.transposed[i]
+        nisa.nc_matmul(dst=rows, stationary=block, moving=values[: block.shape[0], i % blocks_per_chunk, :])
+    return rows
+
+
+def store(out: Any, rows: Any, total: Any) -> None:
+    """out[m, D] = rows / total, rounded once to the type of the tensor."""
+    inverse = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
+    nisa.reciprocal(dst=inverse, data=total)
+    nisa.tensor_scalar(dst=tile, data=rows, op0=nl.multiply, operand0=inverse)
+    nisa.dma_copy(dst=out, src=tile)

@@ -1,0 +1,1 @@
+"""Tests of `nki.language`, one module per idea."""

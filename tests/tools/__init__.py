@@ -1,0 +1,1 @@
+"""Tests of the tools that keep pages and notebooks true."""
