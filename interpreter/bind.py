@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interpreter.arrange import Arrangement, Shown, arrangement
-from interpreter.memory import Storage, aligned_bytes, byte_layout
+from interpreter.dynamic import READERS, WRITERS, Place, legal_places
+from interpreter.memory import Storage, byte_layout, view
+from interpreter.workspace import Operands, Registers, Scratch
 from nki import dtypes
 from nki.dtypes import caster, round_tf32
+from nki.ir.control import Register
 from nki.ir.instruction import Instruction
 from nki.ir.operands import Operand
 from nki.ir.program import Access, Buffer, Shape
@@ -29,71 +32,6 @@ Window = tuple[np.ndarray, str, tuple[int, ...], int]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-class Scratch:
-    """Host memory for intermediate arrays, reused by every instruction of a plan."""
-
-    def __init__(self) -> None:
-        self._free: dict[int, list[np.ndarray]] = {}
-        self._used: list[tuple[int, np.ndarray]] = []
-
-    def array(self, shape: Shape, dtype: np.dtype[Any]) -> np.ndarray:
-        """An uninitialised contiguous array, valid until `done`."""
-        count = 1
-        for size in shape:
-            count *= size
-        nbytes = max(count * dtype.itemsize, 1)
-        rounded = 1 << (nbytes - 1).bit_length()
-        pool = self._free.get(rounded)
-        raw = pool.pop() if pool else aligned_bytes(rounded)
-        self._used.append((rounded, raw))
-        return np.ndarray(shape, dtype, raw)
-
-    def done(self) -> None:
-        """The instruction is bound: its scratch may serve the next one."""
-        for size, raw in self._used:
-            self._free.setdefault(size, []).append(raw)
-        self._used.clear()
-
-
-class Operands:
-    """What `semantics` sees: one attribute per operand, `scratch` and `state`."""
-
-    def __init__(
-        self,
-        instruction: Instruction,
-        scratch: Scratch,
-        states: Callable[[str], np.ndarray],
-        rank: int,
-    ) -> None:
-        self._instruction = instruction
-        self._scratch = scratch
-        self._states = states
-        self._rank = rank
-
-    def scratch(self, shape: Shape, dtype: Any = np.float32) -> np.ndarray:
-        """An uninitialised array that lives as long as this instruction's calls."""
-        return self._scratch.array(tuple(shape), np.dtype(dtype))
-
-    def state(self, name: str, *, everywhere: bool = False) -> np.ndarray:
-        """The engine's registers, those of the lanes that the instruction runs on or of all.
-
-        One word per partition comes as a column that broadcasts against the operands, several as [lanes, words].
-        """
-        registers = self._states(name)
-        if not everywhere:
-            registers = registers[_lanes(self._instruction, len(registers))]
-        lanes, words = registers.shape
-        return registers if words > 1 else registers.reshape(lanes, *(1,) * (self._rank - 1))
-
-
-def _lanes(instruction: Instruction, count: int) -> slice:
-    """The lanes an instruction runs on: those of its first input, or of its output if it has no input."""
-    accesses = sorted(instruction.accesses(), key=lambda pair: pair[0].is_output)
-    first = accesses[0][1]
-    start = first.start_partition if first.start_partition + first.partitions <= count else 0
-    return slice(start, start + first.partitions)
-
-
 class Binder:
     """Makes calls of instructions. `storage_of` says where a buffer's bytes are."""
 
@@ -103,13 +41,16 @@ class Binder:
         states: Callable[[str], np.ndarray],
         scratch: Scratch,
         shadows: Shadows | None = None,
+        register: Callable[[Register], np.ndarray] | None = None,
     ) -> None:
+        self.register = register or Registers().__getitem__
         self.storage_of = storage_of
         self.shadows = shadows
         self.states = states
         self.scratch = scratch
         self.external: list[Window] = []
         self._arrays: list[tuple[Operand, Storage, np.ndarray, bool]] = []
+        self._instruction: Instruction | None = None
         self._shared: dict[str, tuple[np.ndarray | None, bool]] = {}
         self._windows: dict[tuple[Any, ...], np.ndarray] = {}
         self._before: list[Call] = []
@@ -130,10 +71,14 @@ class Binder:
         self._arrays = []
         self._before = []
         self._after = []
+        self._instruction = instruction
         arranged = arrangement(instruction, self._pitches(instruction))
         operands = Operands(instruction, self.scratch, self.states, arranged.rank)
         seen = operands.__dict__
         values = instruction.__dict__
+        for spec in instruction.registers:
+            value = values[spec.name]
+            seen[spec.name] = self.register(value) if isinstance(value, Register) else value
         for operand in instruction.operands:
             value = values[operand.name]
             if type(value) is Access:
@@ -151,6 +96,10 @@ class Binder:
         """The array for one operand: its own window if it can be, else scratch with transfers around the calls."""
         storage = self.storage_of(access.buffer)
         shown = arranged.operands[operand.name]
+        if access.dynamic is not None:
+            array = self._moving(storage, operand, access, shown)
+            self._arrays.append((operand, Storage(array, 0, 0), array, False))
+            return array
         direct = shown.direct and not buffered
         if direct:
             array = self._window(storage, operand, access, shown)
@@ -179,6 +128,68 @@ class Binder:
                 self._after.append((round_tf32, (array, array)))
             self._after += self._convert(storage, window, array.reshape(access.shape), False)
         return array
+
+    def _moving(self, storage: Storage, operand: Operand, access: Access, shown: Shown) -> np.ndarray:
+        """Scratch for a window whose place the device decides, with calls that fetch it before and store it after."""
+        dynamic = access.dynamic
+        assert dynamic is not None and self._instruction is not None
+        stored = self.scratch.array(access.shape, access.dtype.numpy)
+        array = stored
+        if shown.compute != stored.dtype or shown.shape != access.shape:
+            array = self.scratch.array(shown.shape, shown.compute)
+        legal = legal_places(access)
+        kept = self._instruction.kept_if_skipped()
+        place = Place(self._instruction, operand, access, legal, skip=bool(kept))
+        places = self._places(storage, access, legal)
+        index = self.register(dynamic.index) if isinstance(dynamic.index, Register) else self._index(dynamic.index)
+        if operand.direction != "out":
+            if operand.name in kept:
+                self._before += self._old_content(kept[operand.name], stored)
+            self._before.append((READERS[dynamic.kind], (stored, places, index, place)))
+            if array is not stored:
+                self._before += caster(array.reshape(access.shape), stored)
+        if operand.is_output:
+            if array is not stored:
+                self._after += caster(stored, array.reshape(access.shape))
+            self._after.append((WRITERS[dynamic.kind], (places, stored, index, place)))
+        return array
+
+    def _places(self, storage: Storage, access: Access, legal: int) -> np.ndarray:
+        """All legal places of a dynamic window, as an array with one more axis in front (see `dynamic.py`)."""
+        dynamic = access.dynamic
+        assert dynamic is not None
+        offset, strides = byte_layout(access, storage.pitch)
+        step = dynamic.stride * access.dtype.itemsize
+        shape = access.shape
+        if dynamic.kind == "indirect":
+            shape, strides = (access.partitions, legal), (strides[0], step)
+        elif dynamic.kind == "vector":
+            shape, strides = (legal, *shape[1:]), (step, *strides[1:])
+        else:
+            shape, strides = (legal, *shape), (step, *strides)
+        offset += storage.offset
+        places = np.ndarray(shape, access.dtype.numpy, storage.base, offset, strides)
+        if storage.external:
+            self.external.append((places, access.buffer.name, strides, offset))
+        return places
+
+    def _index(self, index: Access) -> np.ndarray:
+        return view(self.storage_of(index.buffer), index)
+
+    def _old_content(self, name: str, stored: np.ndarray) -> list[Call]:
+        """Calls that fill a source's scratch with what its destination holds, which stays where a transfer is dropped."""
+        assert self._instruction is not None
+        access = self._instruction.__dict__[name]
+        storage = self.storage_of(access.buffer)
+        if access.dynamic is not None:
+            return []
+        window = view(storage, access)
+        if storage.external:
+            offset, strides = byte_layout(access, storage.pitch)
+            self.external.append((window, access.buffer.name, strides, offset + storage.offset))
+        same = self.scratch.array(access.shape, access.dtype.numpy)
+        fill = caster(stored.reshape(access.shape), same)
+        return [(np.copyto, (same, window)), *fill]
 
     def _pitches(self, instruction: Instruction) -> Shape:
         """Per operand, the bytes between its partitions if they do not lie as densely as the rows of its tensor (in a

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from interpreter.bind import Binder, Scratch
+from interpreter.bind import Binder
 from interpreter.memory import Blocks, Image, Storage, poison, view
+from interpreter.workspace import Registers, Scratch
 from nki.enums import MemoryRegion
 from nki.ir.effects import STATES
 from nki.ir.instruction import Instruction
@@ -29,7 +30,8 @@ class EagerMachine:
         self.blocks = Blocks()
         self.images: dict[MemoryRegion, Image] = {}
         self.states: dict[str, np.ndarray] = {}
-        self.binder = Binder(self._storage, self._state, Scratch())
+        self.registers = Registers()
+        self.binder = Binder(self._storage, self._state, Scratch(), None, self.registers.__getitem__)
 
     def _storage(self, buffer: Buffer) -> Storage:
         if buffer not in self.blocks:

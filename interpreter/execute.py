@@ -23,9 +23,8 @@ def execute(plan: Plan, arrays: Mapping[str, np.ndarray]) -> None:
 def bind_external(plan: Plan, arrays: Mapping[str, np.ndarray]) -> None:
     """Point every window on an argument or a result at this call's arrays."""
     bases = {name: array.reshape(-1).view(np.uint8) for name, array in arrays.items()}
-    calls = plan.calls
     make = np.ndarray
-    for index, position, name, dtype, shape, strides, offset in plan.rebindings:
+    for calls, index, position, name, dtype, shape, strides, offset in plan.rebindings:
         function, arguments = calls[index]
         window = make(shape, dtype, bases[name], offset, strides)
         calls[index] = (function, (*arguments[:position], window, *arguments[position + 1 :]))

@@ -7,22 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from interpreter.bind import Binder, Call, Scratch
+from interpreter.bind import Binder, Call
+from interpreter.loops import Trips, run_all, run_for, run_while
 from interpreter.memory import Blocks, Storage, overlapping_groups, poison, view
 from interpreter.shadows import Shadows
+from interpreter.workspace import Registers, Scratch
+from nki.ir.control import Loop, Node, Register, steps
 from nki.ir.effects import STATES
 from nki.ir.instruction import Instruction
+from nki.ir.order import Line, line_up
 from nki.ir.program import Access, Buffer, Program, Shape
 
-Rebinding = tuple[int, int, str, np.dtype[Any], Shape, Shape, int]
+Rebinding = tuple[list[Call], int, int, str, np.dtype[Any], Shape, Shape, int]
 
 
 class Plan:
     """The executable form of a program.
 
-    calls: what is run, in order.
-    rebindings: (call, argument, buffer name, dtype, shape, byte strides, byte offset) of every window on a tensor
-    that comes from outside, an argument or a result, whose array differs from call to call.
+    calls: what is run, in order; a loop is one call that holds its body.
+    rebindings: (list of calls, call, argument, buffer name, dtype, shape, byte strides, byte offset) of every window on
+    a tensor that comes from outside, an argument or a result, whose array differs from call to call.
+    trips: how often loops ran, if somebody counts.
     lock: a plan owns its on-chip memory, so one thread runs it at a time.
     """
 
@@ -30,6 +35,7 @@ class Plan:
         self.program = program
         self.calls: list[Call] = []
         self.rebindings: list[Rebinding] = []
+        self.trips = Trips()
         self.lock = threading.Lock()
         self.external = {b.name: b for b in (*program.arguments, *program.results)}
         self.fill = fill
@@ -40,23 +46,66 @@ class Plan:
 class _CorePlan:
     """Builds the calls of one core into its plan."""
 
-    def __init__(self, plan: Plan, instructions: list[Instruction]) -> None:
+    def __init__(self, plan: Plan, nodes: list[Node]) -> None:
         self.plan = plan
         self.blocks = Blocks()
         self.states: dict[str, np.ndarray] = {}
+        self.registers = Registers()
+        self.start: list[Call] = []
+        self.calls = plan.calls
+        self.calls.append((run_all, (self.start,)))
+        self.index = 0
         groups = overlapping_groups([b for b in plan.program.buffers if b.placed and b.memory.on_chip])
         shared = {b.name for group in groups for b in group}
-        self.shadows = Shadows(instructions, shared)
-        self.binder = Binder(self._storage, self._state, Scratch(), self.shadows)
-        births, deaths = _lifetimes(instructions, shared.union(plan.external))
+        self.line = line = line_up(nodes)
+        self.shadows = Shadows(line, shared)
+        self.binder = Binder(self._storage, self._state, Scratch(), self.shadows, self.registers.__getitem__)
+        self.births, self.deaths = _lifetimes(line, shared.union(plan.external))
         self._place(plan.program, groups)
-        for index, instruction in enumerate(instructions):
-            for buffer in births.get(index, ()):
-                self._own(buffer)
-            self._append(instruction)
-            self.shadows.wrote(instruction)
-            for buffer in deaths.get(index, ()):
+        self._nodes(nodes, self.calls, None)
+        self.start.append((self.registers.clear, ()))
+
+    def _nodes(self, nodes: list[Node], calls: list[Call], loop: Loop | None) -> None:
+        outer, self.calls = self.calls, calls
+        self.shadows.loop = loop
+        for node in nodes:
+            if isinstance(node, Loop):
+                self._own_before(node)
+                self._loop(node)
+                self.shadows.loop = loop
+                continue
+            for buffer in self.births.get(self.index, ()):
+                if buffer not in self.blocks:
+                    self._own(buffer)
+            self._append(node)
+            self.shadows.wrote(node)
+            for buffer in self.deaths.get(self.index, ()):
                 self.blocks.release(buffer)
+            self.index += 1
+        self.calls = outer
+
+    def _own_before(self, loop: Loop) -> None:
+        """Make the blocks of tensors from outside the loop that its first instruction is the first to need."""
+        if loop not in self.line.extents:
+            return
+        around = self.line.around[self.index]
+        inside = around[around.index(loop) :]
+        for buffer in self.births.get(self.index, ()):
+            if buffer.loop not in inside and buffer not in self.blocks:
+                self._own(buffer)
+
+    def _loop(self, loop: Loop) -> None:
+        body: list[Call] = []
+        self._nodes(loop.body, body, loop)
+        trips = self.plan.trips
+        if loop.kind == "while":
+            assert loop.condition is not None
+            self.calls.append((run_while, (body, self.registers[loop.condition], trips)))
+            return
+        assert loop.counter is not None
+        start, stop = (self.registers[b] if isinstance(b, Register) else b for b in (loop.start, loop.stop))
+        counted = trips if steps(loop) is None else None
+        self.calls.append((run_for, (body, self.registers[loop.counter], (start, stop, loop.step), counted)))
 
     def _place(self, program: Program, groups: list[list[Buffer]]) -> None:
         """Bind what does not follow lifetimes: tensors from outside, constants, tiles that the user made overlap."""
@@ -79,7 +128,7 @@ class _CorePlan:
             self._poison(buffer)
 
     def _poison(self, buffer: Buffer) -> None:
-        self.plan.calls.append((poison, (view(self.blocks[buffer], Access.whole(buffer)),)))
+        self.calls.append((poison, (view(self.blocks[buffer], Access.whole(buffer)),)))
 
     def _storage(self, buffer: Buffer) -> Storage:
         return self.blocks[buffer]
@@ -90,37 +139,36 @@ class _CorePlan:
         if registers is None:
             initial = STATES[name].initial(self.plan.program.target.pmax)
             registers = self.states.setdefault(name, initial.copy())
-            self.plan.calls.append((np.copyto, (registers, initial)))
+            self.start.append((np.copyto, (registers, initial)))
         return registers
 
     def _append(self, instruction: Instruction) -> None:
         calls = self.binder.calls(instruction)
-        base = len(self.plan.calls)
-        self.plan.calls.extend(calls)
+        base = len(self.calls)
+        self.calls.extend(calls)
         for window, name, strides, offset in self.binder.external:
             for index, (_, arguments) in enumerate(calls):
                 for position, argument in enumerate(arguments):
                     if argument is window:
-                        self.plan.rebindings.append(
-                            (base + index, position, name, window.dtype, window.shape, strides, offset)
-                        )
+                        place = (window.dtype, window.shape, strides, offset)
+                        self.plan.rebindings.append((self.calls, base + index, position, name, *place))
 
 
-def _lifetimes(
-    instructions: list[Instruction], others: set[str]
-) -> tuple[dict[int, list[Buffer]], dict[int, list[Buffer]]]:
-    """Buffers by the index of the first and of the last instruction that touches them, without `others`."""
+def _lifetimes(line: Line, others: set[str]) -> tuple[dict[int, list[Buffer]], dict[int, list[Buffer]]]:
+    """Buffers by the index of the first and of the last instruction that needs them, without `others`. A tensor from
+    outside a loop that is touched inside is needed in every pass."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     owned: dict[str, Buffer] = {}
-    for index, instruction in enumerate(instructions):
-        for _, access in instruction.accesses():
+    for index, (instruction, around) in enumerate(zip(line.instructions, line.around)):
+        for access in instruction.touched():
             buffer = access.buffer
             if buffer.name in others or buffer.data is not None:
                 continue
             owned[buffer.name] = buffer
-            first.setdefault(buffer.name, index)
-            last[buffer.name] = index
+            low, high = (index, index) if not around else line.span(index, buffer)
+            first[buffer.name] = min(first.get(buffer.name, low), low)
+            last[buffer.name] = max(last.get(buffer.name, high), high)
     births: dict[int, list[Buffer]] = {}
     deaths: dict[int, list[Buffer]] = {}
     for name, buffer in owned.items():

@@ -14,27 +14,44 @@ import numpy as np
 
 from interpreter.arrange import Arrangement, Shown, arrangement
 from interpreter.memory import aligned_bytes
+from nki.ir.control import Loop
 from nki.ir.instruction import Instruction
 from nki.ir.operands import Operand
+from nki.ir.order import Line
 from nki.ir.program import Access
 
 Key = tuple[Any, ...]
 
 
-class Shadows:
-    """Counts the readers of each window ahead of time, then hands out shared copies during planning."""
+def _written_in_loops(line: Line) -> set[str]:
+    """Tensors whose content changes from pass to pass of some loop."""
+    return {
+        access.buffer.name
+        for instruction, around in zip(line.instructions, line.around)
+        if around
+        for access in instruction.writes()
+    }
 
-    def __init__(self, instructions: list[Instruction], excluded: set[str]) -> None:
+
+class Shadows:
+    """Counts the readers of each window ahead of time, then hands out shared copies during planning.
+
+    loop: the innermost loop that is being planned. Copies are not shared across its border: its body may never run.
+    """
+
+    def __init__(self, line: Line, excluded: set[str]) -> None:
+        self.loop: Loop | None = None
         self._versions: Counter[str] = Counter()
-        self._excluded = excluded
+        self._excluded = excluded | _written_in_loops(line)
         self._arrays: dict[Key, tuple[np.ndarray, int, np.ndarray]] = {}
         self._free: dict[int, list[np.ndarray]] = {}
         self._finished: list[Key] = []
-        self._readers = self._count(instructions)
+        self._readers = self._count(line)
 
-    def _count(self, instructions: list[Instruction]) -> Counter[Key]:
+    def _count(self, line: Line) -> Counter[Key]:
         readers: Counter[Key] = Counter()
-        for instruction in instructions:
+        for instruction, around in zip(line.instructions, line.around):
+            self.loop = around[-1] if around else None
             arranged = arrangement(instruction)
             if arranged.converts:
                 for operand, access in instruction.pairs:
@@ -43,6 +60,7 @@ class Shadows:
                         readers[key] += 1
             self.wrote(instruction)
         self._versions.clear()
+        self.loop = None
         return readers
 
     def _key(self, operand: Operand, access: Access, arranged: Arrangement) -> Key | None:
@@ -50,8 +68,10 @@ class Shadows:
         name = access.buffer.name
         if shown.direct or operand.is_output or name in self._excluded or shown.compute == access.dtype.numpy:
             return None
+        if access.dynamic is not None:
+            return None
         place = (access.offset, access.shape, access.strides, access.dtype)
-        return (name, self._versions[name], place, shown.shape, shown.compute.str)
+        return (name, self._versions[name], self.loop, place, shown.shape, shown.compute.str)
 
     def find(self, operand: Operand, access: Access, arranged: Arrangement) -> tuple[np.ndarray | None, bool]:
         """A shared array for a reader and whether it must still be filled; `None` if the window has one reader only."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from nki import errors
 from nki.dtypes import DType, as_dtype
+from nki.frontend.snapshot import Freezer, Unfreezable, attributes
+from nki.span import capture
 
 
 @dataclass
@@ -33,44 +36,110 @@ class Leaf:
         """Whether the caller passed a torch tensor."""
         return _is_torch(self.original)
 
+    def check_writable(self) -> None:
+        """Raise if values cannot be copied into the caller's tensor."""
+        original = self.original
+        if self.is_torch:
+            shared = any(size > 1 and step == 0 for size, step in zip(original.shape, original.stride()))
+            reason = "an expanded tensor, whose elements share memory" if shared else ""
+        elif isinstance(original, np.ndarray):
+            reason = "" if original.flags.writeable else "a read-only array"
+        else:
+            reason = f"an immutable {type(original).__name__}"
+        if reason:
+            raise errors.ArgumentError(
+                f"the kernel writes its argument `{self.name}`, but what was passed cannot be written",
+                operand=self.name,
+                found=reason,
+                allowed="an array or a tensor with memory of its own",
+                remedy="pass a copy, or have the kernel return a new tensor in nl.shared_hbm",
+                span=capture(2),
+            )
+
     def write_back(self, values: np.ndarray) -> None:
         """Copy values into the caller's tensor."""
         if self.is_torch:
-            self.original.copy_(to_torch(values).reshape(self.original.shape))
+            import torch
+
+            with torch.no_grad():
+                self.original.copy_(to_torch(values).reshape(self.original.shape))
         else:
             np.copyto(self.original, values.reshape(self.original.shape))
 
 
 @dataclass(frozen=True)
 class _Slot:
+    """Stands where a tensor was taken out."""
+
     index: int
+
+
+_slot = lru_cache(maxsize=None)(_Slot)  # one object per index: what is frozen by identity stays equal
+
+
+@dataclass(frozen=True)
+class _Shell:
+    """An object, or a container of a class of its own, with tensors inside: `parts` are its attributes or items."""
+
+    origin: Any
+    parts: Any
+
+    def filled(self, parts: Any) -> Any:
+        """A copy of the object around other parts."""
+        if isinstance(self.origin, tuple):
+            kind = type(self.origin)
+            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        made = copy.copy(self.origin)
+        if isinstance(made, list):
+            made[:] = parts
+        elif isinstance(made, dict):
+            made.update(parts)
+        else:
+            for name, part in parts.items():
+                object.__setattr__(made, name, part)
+        return made
 
 
 @dataclass
 class Arguments:
-    """The arguments of one call: tensors taken out, the rest in place."""
+    """The arguments of one call: tensors taken out, the rest in place.
+
+    key: `None` if some constant cannot be compared. kept: what the key refers to by identity, to be kept as long as
+    the key. classes: of the constants; a kernel may read their attributes.
+    """
 
     leaves: list[Leaf] = field(default_factory=list)
     structure: dict[str, Any] = field(default_factory=dict)
     key: tuple[Any, ...] | None = ()
+    kept: list[object] = field(default_factory=list)
+    classes: list[type] = field(default_factory=list)
 
     def filled(self, tensors: list[Any]) -> dict[str, Any]:
         """The arguments with `tensors` in place of the caller's."""
         return {name: _fill(value, tensors) for name, value in self.structure.items()}
 
+    def _meet(self, value: Any) -> None:
+        if isinstance(value, type):
+            self.classes.append(value)
+
+    def _freeze(self) -> None:
+        """Make the cache key."""
+        freezer = Freezer(self.kept, self._meet)
+        try:
+            constants = tuple((name, freeze(value, freezer)) for name, value in self.structure.items())
+            tensors = tuple((leaf.array.shape, leaf.dtype) for leaf in self.leaves)
+            self.key = (tensors, constants)
+            hash(self.key)
+        except (TypeError, Unfreezable):
+            self.key = None
+
 
 def collect(values: dict[str, Any]) -> Arguments:
-    """Take the tensors out of bound arguments and make the cache key (`None` if some constant cannot be compared)."""
+    """Take the tensors out of bound arguments and make the cache key."""
     arguments = Arguments()
     for name, value in values.items():
-        arguments.structure[name] = _take(value, name, arguments.leaves)
-    try:
-        constants = tuple((name, freeze(value)) for name, value in arguments.structure.items())
-        tensors = tuple((leaf.array.shape, leaf.dtype) for leaf in arguments.leaves)
-        arguments.key = (tensors, constants)
-        hash(arguments.key)
-    except TypeError:
-        arguments.key = None
+        arguments.structure[name] = _take(value, name, arguments.leaves, ())
+    arguments._freeze()
     return arguments
 
 
@@ -85,50 +154,65 @@ def _is_tensor(value: Any) -> bool:
     return type(value).__module__.split(".")[0] in ("jax", "jaxlib") and hasattr(value, "__array__")
 
 
-def _take(value: Any, name: str, leaves: list[Leaf]) -> Any:
+_ATOMS = frozenset({int, float, str, bool, bytes, type(None)})
+_WHOLE = (type, Enum, ModuleType, DType)
+"""Objects that are not looked into for tensors."""
+
+
+def _take(value: Any, name: str, leaves: list[Leaf], path: tuple[int, ...]) -> Any:
+    """`value` with slots in place of tensors. `path`: the objects it lies in, which it may refer to again."""
     kind = type(value)
-    if kind in (int, float, str, bool, type(None)):
+    if kind in _ATOMS:
         return value
     if _is_tensor(value):
         leaves.append(_leaf(value, name))
-        return _Slot(len(leaves) - 1)
+        return _slot(len(leaves) - 1)
+    if id(value) in path:
+        return value
+    before = len(leaves)
+    path = (*path, id(value))
+    parts: Any
     if isinstance(value, (tuple, list)):
-        items = [_take(item, f"{name}_{i}", leaves) for i, item in enumerate(value)]
-        return kind(*items) if hasattr(value, "_fields") else kind(items)
-    if kind is dict:
-        return {key: _take(item, f"{name}_{key}", leaves) for key, item in value.items()}
-    if hasattr(value, "__dict__") and not isinstance(value, (type, Enum)) and not callable(value):
-        before = len(leaves)
-        inner = {key: _take(item, f"{name}_{key}", leaves) for key, item in vars(value).items()}
-        if len(leaves) > before:
-            value = copy.copy(value)
-            for key, item in inner.items():
-                object.__setattr__(value, key, item)
-    return value
+        parts = [_take(item, f"{name}_{i}", leaves, path) for i, item in enumerate(value)]
+        if kind is list or kind is tuple:
+            return kind(parts)
+    elif isinstance(value, dict):
+        parts = {key: _take(item, f"{name}_{key}", leaves, path) for key, item in value.items()}
+        if kind is dict:
+            return parts
+    elif isinstance(value, _WHOLE) or callable(value):
+        return value
+    else:
+        parts = {key: _take(item, f"{name}_{key}", leaves, path) for key, item in attributes(value).items()}
+    return _Shell(value, parts) if len(leaves) > before else value
 
 
 def _fill(value: Any, tensors: list[Any]) -> Any:
     kind = type(value)
     if kind is _Slot:
         return tensors[value.index]
-    if isinstance(value, (tuple, list)):
-        items = [_fill(item, tensors) for item in value]
-        return kind(*items) if hasattr(value, "_fields") else kind(items)
+    if kind is list or kind is tuple:
+        return kind([_fill(item, tensors) for item in value])
     if kind is dict:
         return {key: _fill(item, tensors) for key, item in value.items()}
-    if hasattr(value, "__dict__") and any(_has_slot(item) for item in vars(value).values()):
-        value = copy.copy(value)
-        for key, item in vars(value).items():
-            object.__setattr__(value, key, _fill(item, tensors))
+    if kind is _Shell:
+        plain = value.parts if isinstance(value.parts, dict) else tuple(value.parts)
+        return value.filled(_fill(plain, tensors))
     return value
 
 
-def _has_slot(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(_has_slot(item) for item in value)
-    if isinstance(value, dict):
-        return any(_has_slot(item) for item in value.values())
-    return isinstance(value, _Slot)
+def freeze(value: Any, freezer: Freezer) -> Any:
+    """A hashable stand-in for a constant that is equal exactly when the constant is."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return (kind, *[freeze(item, freezer) for item in value])
+    if kind is dict:
+        return (kind, *[(freezer.freeze(key), freeze(item, freezer)) for key, item in value.items()])
+    if kind is _Shell:
+        beside = attributes(value.origin) if isinstance(value.origin, (tuple, list, dict)) else {}
+        plain = value.parts if isinstance(value.parts, dict) else tuple(value.parts)
+        return (freezer.freeze(type(value.origin)), freezer.freeze(beside), freeze(plain, freezer))
+    return freezer.freeze(value)
 
 
 def _leaf(value: Any, name: str) -> Leaf:
@@ -138,14 +222,10 @@ def _leaf(value: Any, name: str) -> Leaf:
             array = value
         else:
             array = from_torch(value) if _is_torch(value) else np.asarray(value)
-    except errors.DtypeError as error:
-        raise errors.DtypeError(
-            f"argument `{name}`: {error.message}",
-            operand=name,
-            found=error.found,
-            allowed=error.allowed,
-            remedy=error.remedy,
-        ) from None
+    except errors.NkiError as error:
+        error.message = f"argument `{name}`: {error.message}"
+        error.operand = name
+        raise error from None
     if array.ndim == 0:
         array = array.reshape(1)
     if 0 in array.shape:
@@ -189,26 +269,3 @@ def to_torch(array: np.ndarray) -> Any:
     integers = torch.from_numpy(array.view({1: np.uint8, 2: np.int16, 4: np.int32}[array.itemsize]))
     kind = getattr(torch, as_dtype(array.dtype), None)
     return integers if kind is None else integers.view(kind)
-
-
-def freeze(value: Any) -> Any:
-    """A hashable stand-in for a constant that is equal exactly when the constant is. TypeError if there is none."""
-    kind = type(value)
-    if value is None or kind in (int, str, bool, bytes, complex, _Slot):
-        return (kind, value)
-    if kind is float:
-        return (kind, value.hex() if value == value else "nan")
-    if isinstance(value, (tuple, list)):
-        return (kind, tuple(freeze(item) for item in value))
-    if isinstance(value, dict):
-        return (kind, tuple((freeze(key), freeze(item)) for key, item in value.items()))
-    if isinstance(value, (set, frozenset)):
-        return (kind, frozenset(freeze(item) for item in value))
-    if isinstance(value, np.generic):
-        return (kind, value.dtype.str, value.tobytes())
-    if isinstance(value, (DType, Enum, np.dtype, type)) or isinstance(value, Callable):  # type: ignore[arg-type]
-        hash(value)
-        return value
-    if hasattr(value, "__dict__"):
-        return (kind, tuple((key, freeze(item)) for key, item in sorted(vars(value).items())))
-    raise TypeError(f"a {kind.__name__} cannot be compared")

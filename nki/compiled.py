@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki import errors
+from nki import collector, errors
 from nki.arguments import Leaf, to_torch
 from nki.dtypes import as_dtype
+from nki.ir.order import executed
 from nki.ir.program import Buffer, Program
 from nki.passes import prepare
+from nki.span import capture
 
 if TYPE_CHECKING:
     from interpreter.plan import Plan
@@ -42,26 +45,49 @@ class Compiled:
         if self._plan is None:
             from interpreter.plan import Plan
 
-            self._plan = Plan(self.program, self.poisoned)
+            with collector.paused():
+                self._plan = Plan(self.program, self.poisoned)
         return self._plan
 
     def timeline(self, schedule: str = "auto", dge: str = "auto") -> Timeline:
-        """The program's time; values are not looked at."""
-        key = (schedule, dge)
-        if key not in self._timelines:
-            from interpreter.timing import time_program
-            from nki.passes.dependencies import dependencies
+        """The time of a program without loops on the device."""
+        return self.timed(schedule, dge)[1]
 
-            self._timelines[key] = time_program(
-                self.program, dependencies(self.program), schedule=schedule, dge=dge
-            )
-        return self._timelines[key]
+    def timed(
+        self, schedule: str = "auto", dge: str = "auto", leaves: list[Leaf] | None = None
+    ) -> tuple[Program, Timeline]:
+        """The instructions that are executed, and their time. Values are not looked at, unless loops on the device
+        depend on them: then the trace of a run on `leaves` is timed, and the result is not kept."""
+        key = (schedule, dge)
+        found = self._timelines.get(key)
+        if found is not None:
+            return self.program, found
+        program = self.program if self.program.is_flat else self._executed(leaves or [])
+        with collector.paused():
+            found = _time(program, schedule, dge)
+        if program is self.program:
+            self._timelines[key] = found
+        return program, found
+
+    def _executed(self, leaves: list[Leaf]) -> Program:
+        """The program with its loops written out as a run executes them."""
+        trips = self.plan.trips
+        trips.counts, trips.counting = [], True
+        try:
+            self._execute(leaves)
+        finally:
+            trips.counting = False
+        counts = iter(trips.counts)
+        return replace(self.program, cores=[list(executed(core, counts)) for core in self.program.cores])
 
     def run(self, leaves: list[Leaf], out: Sequence[np.ndarray] = ()) -> Any:
         """Execute on the caller's tensors. Their arrays change only if the whole run succeeds.
 
         out: contiguous arrays, one per result, to be written instead of new ones; undefined after a failure.
         """
+        return deliver(self.program, leaves, self._execute(leaves, out), self.mutated)
+
+    def _execute(self, leaves: list[Leaf], out: Sequence[np.ndarray] = ()) -> dict[str, np.ndarray]:
         from interpreter.execute import execute
         from interpreter.memory import poison
 
@@ -77,7 +103,7 @@ class Compiled:
                 if buffer.name in self.poisoned:
                     poison(arrays[buffer.name])
         execute(self.plan, arrays)
-        return deliver(program, leaves, arrays, self.mutated)
+        return arrays
 
 
 def check_round_trip(program: Program) -> None:
@@ -94,11 +120,21 @@ def check_round_trip(program: Program) -> None:
         )
 
 
+def _time(program: Program, schedule: str, dge: str) -> Timeline:
+    from interpreter.timing import time_program
+    from nki.passes.dependencies import dependencies
+
+    return time_program(program, dependencies(program), schedule=schedule, dge=dge)
+
+
 def deliver(program: Program, leaves: list[Leaf], arrays: dict[str, np.ndarray], mutated: set[str]) -> Any:
     """Copy mutated arguments back and hand the results out in the caller's framework."""
     by_name = {buffer.name: leaf for buffer, leaf in zip(program.arguments, leaves)}
-    for name in mutated:
-        by_name[name].write_back(arrays[name])
+    written = [(name, leaf) for name, leaf in by_name.items() if name in mutated]
+    for _, leaf in written:
+        leaf.check_writable()
+    for name, leaf in written:
+        leaf.write_back(arrays[name])
     torch_out = any(leaf.is_torch for leaf in leaves)
 
     def result(buffer: Buffer) -> Any:
@@ -138,6 +174,7 @@ def check_arguments(program: Program, leaves: list[Leaf]) -> None:
             found=f"{len(leaves)} tensors",
             allowed=", ".join(buffer.describe() for buffer in program.arguments),
             remedy="pass one array per recorded argument, in order",
+            span=capture(2),
         )
     for buffer, leaf in zip(program.arguments, leaves):
         if tuple(leaf.array.shape) != buffer.shape or leaf.dtype != buffer.dtype:
@@ -147,4 +184,5 @@ def check_arguments(program: Program, leaves: list[Leaf]) -> None:
                 found=f"{list(leaf.array.shape)} {leaf.dtype}",
                 allowed=f"{list(buffer.shape)} {buffer.dtype}",
                 remedy="pass an array of the recorded shape and dtype, or stage the kernel again",
+                span=capture(2),
             )

@@ -88,10 +88,10 @@ def raise_diagnostic(found: Diagnostic) -> None:
 
 
 def all_errors() -> list[type[NkiError]]:
-    """Every error class, bases first."""
+    """Every error class of this module, bases first."""
     found: list[type[NkiError]] = [NkiError]
     for kind in found:
-        found += [sub for sub in kind.__subclasses__() if sub not in found]
+        found += [s for s in kind.__subclasses__() if s not in found and globals().get(s.__name__) is s]
     return found
 
 
@@ -135,6 +135,12 @@ class DtypeError(NkiError, TypeError):
     """A data type that NKI does not have or that an operand does not accept."""
 
     code = "dtype"
+
+
+class FrozenRegisterError(ArgumentError, AssertionError):
+    """A loop counter, or another register that belongs to the machine, was written."""
+
+    code = "frozen-register"
 
 
 class OperatorError(NkiError, TypeError):
@@ -200,6 +206,12 @@ class NkiValidationError(NkiError):
     """A limit or a rule of the hardware is violated."""
 
     code = "validation"
+
+
+class DynamicBoundsError(NkiValidationError, BoundsError):
+    """An index computed on the device leaves its tensor; found while running."""
+
+    code = "dynamic-out-of-bounds"
 
 
 class PartitionLimitError(NkiValidationError, AssertionError):

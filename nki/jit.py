@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from nki import errors
+from nki import collector, errors
 from nki.arguments import Arguments, collect
 from nki.compiled import Compiled, checked_out, deliver
 from nki.errors import Diagnostic
-from nki.frontend.recorded import Dependencies
 from nki.frontend.stage import NeedsEager, stage
 from nki.ir.builder import Builder, current
 from nki.ir.program import Program
@@ -45,6 +46,13 @@ class Options:
         """Whether to run eagerly: as asked, else as NKI_EAGER says."""
         return self.eager if self.eager is not None else os.environ.get("NKI_EAGER", "") not in ("", "0")
 
+    def resolved_target(self) -> Target:
+        """The generation, as asked or as the environment says."""
+        try:
+            return get_target(self.target)
+        except errors.NkiError as error:
+            raise error.at(capture(2)) from None
+
 
 class Kernel:
     """A kernel function. Calling it runs it on the interpreter; inside another kernel it is inlined."""
@@ -57,7 +65,8 @@ class Kernel:
         self.__module__ = function.__module__
         self.__wrapped__ = function
         self.signature = inspect.signature(function)
-        self._cache: OrderedDict[Any, Compiled] = OrderedDict()
+        self._cache: OrderedDict[Any, tuple[Compiled, list[object]]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if current() is not None:
@@ -89,19 +98,33 @@ class Kernel:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise errors.ArgumentError(
-                f"{self.__name__}(): {error}",
-                found=f"{len(args)} positional arguments and {sorted(kwargs)}",
-                allowed=f"{self.__name__}{self.signature}",
-                remedy="call the kernel with its own parameters",
-                span=capture(2),
-            ) from None
+            raise self._call_error(str(error), args, kwargs) from None
         bound.apply_defaults()
-        return collect(dict(bound.arguments))
+        try:
+            return collect(dict(bound.arguments))
+        except errors.NkiError as error:
+            raise error.at(capture(2)) from None
+
+    def _call_error(self, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> errors.NkiError:
+        parameters = self.signature.parameters
+        names = list(parameters)
+        any_name = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        unknown = next((name for name in kwargs if name not in names and not any_name), None)
+        if unknown:
+            text = f"got an unexpected keyword argument '{unknown}'"
+        close = difflib.get_close_matches(unknown, names, n=1) if unknown else []
+        return (errors.UnknownKeywordError if unknown else errors.ArgumentError)(
+            f"{self.__name__}(): {text}",
+            operand=unknown,
+            found=", ".join([f"{len(args)} positional arguments", *(f"{name}=..." for name in kwargs)]),
+            allowed=f"{self.__name__}{self.signature}",
+            remedy=f"did you mean `{close[0]}`?" if close else "call the kernel with its own parameters",
+            span=capture(3),
+        )
 
     def compiled(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
         """The program for these arguments, from the cache if nothing it depends on has changed."""
-        return self._compiled(options, self.bind(args, kwargs))
+        return self._compiled(options, self.bind(args, kwargs), breakpoints="skip")
 
     def run(
         self,
@@ -122,32 +145,32 @@ class Kernel:
             raise_likely_faults(compiled.program)
         return compiled.run(arguments.leaves, out)
 
-    def _compiled(self, options: Options, arguments: Arguments) -> Compiled:
-        target = get_target(options.target)
+    def _compiled(self, options: Options, arguments: Arguments, breakpoints: str = "refuse") -> Compiled:
+        target = options.resolved_target()
         key = None
         if arguments.key is not None:
             key = (arguments.key, target.name, options.grid, options.sanitize)
-            found = self._cache.get(key)
+            found, _ = self._cache.get(key, (None, None))
             if found is not None and found.dependencies is not None and found.dependencies.unchanged():
-                self._cache.move_to_end(key)
+                with self._lock:
+                    self._cache[key] = self._cache.pop(key, (found, arguments.kept))
                 return found
-        program, dependencies = self._stage(options, arguments, target)
-        compiled = Compiled(program, dependencies, strict=options.sanitize is not False)
-        if key is not None and dependencies.cacheable:
-            self._cache[key] = compiled
-            if len(self._cache) > _CACHE_SIZE:
-                self._cache.popitem(last=False)
-        return compiled
-
-    def _stage(self, options: Options, arguments: Arguments, target: Target) -> tuple[Program, Dependencies]:
         builder = Builder(self.__name__, target, grid=options.grid)
-        return stage(self.func, arguments, builder)
+        with collector.paused():
+            program, dependencies = stage(self.func, arguments, builder, breakpoints=breakpoints)
+            compiled = Compiled(program, dependencies, strict=options.sanitize is not False)
+        if key is not None and dependencies.cacheable:
+            with self._lock:
+                self._cache[key] = (compiled, arguments.kept)
+                if len(self._cache) > _CACHE_SIZE:
+                    self._cache.popitem(last=False)
+        return compiled
 
     def _run_eager(self, options: Options, arguments: Arguments, out: Sequence[np.ndarray]) -> Any:
         """Execute instruction by instruction while staging; the checks of the whole program come at the end."""
         from interpreter.eager import EagerMachine
 
-        target = get_target(options.target)
+        target = options.resolved_target()
         builder = Builder(self.__name__, target, grid=options.grid)
         arrays: dict[str, np.ndarray] = {}
         machine = EagerMachine(target, arrays)
@@ -161,7 +184,7 @@ class Kernel:
             machine.allocate(buffer)
 
         builder.on_buffer = allocate
-        program, _ = stage(self.func, arguments, builder, eager=True)
+        program, _ = stage(self.func, arguments, builder, breakpoints="stop")
         prepare(program, strict=options.sanitize is not False)
         if options.sanitize:
             raise_likely_faults(program)
@@ -177,16 +200,20 @@ class Kernel:
     def diagnose(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Diagnostic]:
         """Stage and check; an error becomes the first diagnostic."""
         arguments = self.bind(args, kwargs)
-        target = get_target(options.target)
+        target = options.resolved_target()
         builder = Builder(self.__name__, target, grid=options.grid)
         found: list[Diagnostic] = []
         try:
-            program, _ = stage(self.func, arguments, builder, eager=True)
+            program, _ = stage(self.func, arguments, builder, breakpoints="skip")
             prepare(program)
         except errors.NkiError as error:
             found.append(error.diagnostic())
         order = {"error": 0, "warning": 1, "note": 2}
         return sorted(found + builder.program.diagnostics, key=lambda d: order[d.severity])
+
+    def __reduce__(self) -> str:
+        """A kernel is copied and pickled as functions are: by name, without its programs."""
+        return self.__qualname__
 
     def __repr__(self) -> str:
         return f"<nki kernel {self.__qualname__}>"
@@ -263,6 +290,16 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
             found=f"platform_target={kwargs['platform_target']!r}",
             allowed="nki.jit(fn)",
             remedy="set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to nki.simulate / nki.profile",
+            span=capture(2),
+        )
+    unknown = sorted(kwargs.keys() - _ACCEPTED_KEYWORDS)
+    if unknown:
+        raise errors.UnknownKeywordError(
+            f"nki.jit() got an unexpected keyword argument '{unknown[0]}'",
+            operand=unknown[0],
+            found=f"{unknown[0]}=...",
+            allowed="@nki.jit without keywords",
+            remedy=f"remove `{unknown[0]}=`; nki.simulate and nki.profile take target=, eager= and sanitize=",
             span=capture(2),
         )
     if fn is None:

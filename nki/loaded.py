@@ -13,6 +13,7 @@ from nki.arguments import Arguments, collect
 from nki.compiled import Compiled, check_arguments
 from nki.errors import Diagnostic
 from nki.ir.program import Program
+from nki.span import capture
 from nki.target import Target, get_target
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ class LoadedKernel:
         self._compiled: dict[bool, Compiled] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._for(None).run(self._arguments(args, kwargs).leaves)
+        return self._for(None).run(self.bind(args, kwargs).leaves)
 
     def ir(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Program:
         """The program; arguments, if given, are checked against it."""
         self._check_target(target)
         if args or kwargs:
-            self._arguments(args, kwargs)
+            self.bind(args, kwargs)
         return self._for(None).program
 
     def check(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> list[Diagnostic]:
@@ -59,7 +60,7 @@ class LoadedKernel:
         """The program ready to run."""
         self._check_target(options.target)
         if args or kwargs:
-            self._arguments(args, kwargs)
+            self.bind(args, kwargs)
         return self._for(options.sanitize)
 
     def run(
@@ -76,7 +77,7 @@ class LoadedKernel:
             for found in compiled.program.diagnostics:
                 if found.severity == "warning":
                     errors.raise_diagnostic(found)
-        return compiled.run(self._arguments(args, kwargs).leaves, out)
+        return compiled.run(self.bind(args, kwargs).leaves, out)
 
     def _for(self, sanitize: bool | None) -> Compiled:
         strict = sanitize is not False
@@ -91,9 +92,10 @@ class LoadedKernel:
                 found=get_target(target).name,
                 allowed=self.program.target.name,
                 remedy="stage the kernel again for the other target; a program is made for one generation",
+                span=capture(2),
             )
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         names = [buffer.name for buffer in self.program.arguments]
         values = dict(zip(names, args))
         unknown = set(kwargs) - set(names)
@@ -103,6 +105,7 @@ class LoadedKernel:
                 found=f"{len(args)} positional arguments and {sorted(kwargs)}",
                 allowed=", ".join(names),
                 remedy="pass one array per recorded argument",
+                span=capture(2),
             )
         values.update(kwargs)
         arguments = collect({name: values[name] for name in names if name in values})

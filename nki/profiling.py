@@ -55,8 +55,9 @@ def profile(
     def profiled(*args: Any, **kwargs: Any) -> Profile:
         from interpreter.profile import Profile
 
+        arguments = plain.bind(args, kwargs)
         compiled = plain.compiled(options, args, kwargs)
-        return Profile(compiled.program, compiled.timeline(schedule, dge))
+        return Profile(*compiled.timed(schedule, dge, arguments.leaves))
 
     profiled.__name__ = plain.__name__
     profiled.__doc__ = plain.__doc__

@@ -145,10 +145,13 @@ def _kernel_op(
 
     def shapes_of_the_program(*args: Any, **kwargs: Any) -> Any:
         blank = [_blank(arg) for arg in args]
-        program = kernel.compiled(options, tuple(blank), {key: _blank(value) for key, value in kwargs.items()}).program
+        program = kernel.compiled(
+            options, tuple(blank), {key: _blank(value) for key, value in kwargs.items()}
+        ).program
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         outputs = [
-            tensors[0].new_empty(buffer.shape, dtype=getattr(torch, buffer.dtype)) for buffer in program.results
+            tensors[0].new_empty(buffer.shape, dtype=getattr(torch, buffer.dtype))
+            for buffer in program.results
         ]
         return tuple(outputs) if program.result_form == "tuple" else outputs[0] if outputs else None
 

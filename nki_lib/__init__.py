@@ -19,11 +19,7 @@ __all__ = ["flash_attention"]
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
-    import torch
-
-    import nki_lib.attention.flash_attention.op
-
-    _operators = torch.ops.nki_lib
+    from nki_lib.attention.flash_attention.op import OPERATOR as _flash_attention
 
 
 def flash_attention(
@@ -45,4 +41,4 @@ def flash_attention(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.attention.flash_attention.kernel",
         )
-    return _operators.flash_attention(q, k, v, causal=causal, scale=scale)
+    return _flash_attention(q, k, v, causal=causal, scale=scale)

@@ -96,7 +96,8 @@ def _operand(operand: Operand, shape: Shape, choice: Choice) -> Any:
     if operand.scalar:
         return _NUMBER
     buffer = Buffer(operand.name, shape, choice.kind(operand), choice.memory(operand), label=operand.name)
-    return Access.whole(buffer)
+    whole = Access.whole(buffer)
+    return (whole, whole) if operand.many else whole
 
 
 def _value(attribute: Attribute, choice: Choice) -> Any:

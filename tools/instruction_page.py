@@ -171,7 +171,8 @@ def _tensor(operand: Operand) -> str:
     )
     memories = " or ".join(sorted({_memory(region) for region in operand.memories}))
     number = ", or a number" if operand.scalar else ""
-    return f"{letters} in {memories}, dtype {_types(operand.dtypes)}{number}"
+    listed = "a list of tensors: " if operand.many else ""
+    return f"{listed}{letters} in {memories}, dtype {_types(operand.dtypes)}{number}"
 
 
 def _memory(region: MemoryRegion) -> str:

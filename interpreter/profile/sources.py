@@ -15,7 +15,13 @@ UNKNOWN_FILE = "<unknown>"
 
 def is_readable_source(file: str) -> bool:
     """Whether a file's text may be shown: Python files, and notebook cells that Python itself keeps in memory."""
-    return file.endswith(".py") or (file.startswith("<") and file in linecache.cache)
+    return file.endswith(".py") or _is_in_memory(file)
+
+
+def _is_in_memory(file: str) -> bool:
+    """Whether Python keeps the text without a file behind it: such an entry has no modification time."""
+    entry = linecache.cache.get(file)
+    return entry is not None and len(entry) > 1 and entry[1] is None
 
 
 def source_lines(file: str) -> list[str]:

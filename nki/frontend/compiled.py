@@ -197,4 +197,4 @@ def _builtin_names(fn: FunctionType) -> frozenset[str]:
     bound = set(fn.__globals__)
     for code in nested_codes(fn.__code__):
         bound.update(code.co_varnames, code.co_cellvars, code.co_freevars)
-    return frozenset(vars(builtins)) - bound
+    return frozenset(vars(builtins)) - bound - {"breakpoint"}

@@ -56,11 +56,12 @@ class Dependencies:
         return self.reason is None
 
     def record(self, fn: object) -> None:
-        """Note what `fn` (a function or method) reads, now, before it runs. Recording twice is free."""
-        function = plain_function(fn)
-        if function is None:
+        """Note what `fn` (a function or method) reads, now, before it runs; of a class of the user, what its functions
+        and attributes are. Recording twice is free."""
+        item = fn if isinstance(fn, type) and is_user_class(fn) else plain_function(fn)
+        if item is None:
             return
-        self._waiting.append(function)
+        self._waiting.append(item)
         while self._waiting:
             item = self._waiting.pop()
             if id(item) in self._seen:
@@ -71,6 +72,10 @@ class Dependencies:
                 self._function(item)
             else:
                 self._class(item)
+
+    def refuse(self, reason: str) -> None:
+        """Make the program uncacheable."""
+        self._reason = self._reason or reason
 
     def unchanged(self) -> bool:
         """True if everything recorded is as it was."""

@@ -217,6 +217,12 @@ class Freezer:
         return (*parts, self._mapping(own) if own else None)
 
 
+def attributes(value: object) -> dict[str, Any]:
+    """What an object holds in its `__dict__` and its slots."""
+    slots = {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
 def _slots(kind: type) -> list[str]:
     names: list[str] = []
     for base in kind.__mro__:

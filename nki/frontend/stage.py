@@ -33,10 +33,15 @@ class NeedsEager(Exception):
 class StagingHooks(HostHooks):
     """Follows calls into user functions, checks each against the subset, and looks out for `breakpoint()`."""
 
-    def __init__(self, builder: Builder, dependencies: Dependencies, eager: bool) -> None:
+    def __init__(self, builder: Builder, dependencies: Dependencies, breakpoints: str) -> None:
         super().__init__(dependencies)
         self.builder = builder
-        self.eager = eager
+        self.breakpoints = breakpoints
+
+    def call(self, function: Any) -> Any:
+        if function is breakpoint and self.breakpoints == "skip":
+            return _ignore
+        return super().call(function)
 
     def _enter(self, function: FunctionType) -> FunctionType:
         before = len(self.reached)
@@ -48,8 +53,11 @@ class StagingHooks(HostHooks):
     def enter_source(self, function: Callable[..., Any], *, kernel: bool = False) -> None:
         """Check the source of a user function that is about to run."""
         code = getattr(function, "__code__", None)
-        if code is not None and not self.eager and _uses_breakpoint(code):
-            raise NeedsEager
+        if code is not None and self.breakpoints != "stop" and _uses_breakpoint(code):
+            if self.breakpoints == "refuse":
+                raise NeedsEager
+            if self.dependencies is not None:
+                self.dependencies.refuse("a kernel with breakpoints, which were skipped")
         source = function_source(function)
         if source is None:
             return
@@ -67,15 +75,18 @@ def stage(
     arguments: Arguments,
     builder: Builder,
     *,
-    eager: bool = False,
+    breakpoints: str = "refuse",
 ) -> tuple[Program, Dependencies]:
     """Run `kernel` symbolically on the arguments' shapes and dtypes. Returns the program and what it depends on.
 
+    breakpoints: whether `breakpoint()` in the kernel is to "stop" (there are values to look at), to be "skip"ped, or
+    "refuse"d with `NeedsEager`.
     Every error that leaves is an `NkiError` placed in the user's source.
     """
     dependencies = Dependencies()
-    dependencies.record(kernel)
-    hooks = StagingHooks(builder, dependencies, eager)
+    for function_or_class in (kernel, *arguments.classes):
+        dependencies.record(function_or_class)
+    hooks = StagingHooks(builder, dependencies, breakpoints)
     builder.name_of_tile = _name_of_tile
     builder.call = hooks.call
     program = builder.program
@@ -106,6 +117,10 @@ def _run(kernel: Callable[..., Any], call: inspect.BoundArguments) -> Any:
 
 
 stop_at(_run.__code__)
+
+
+def _ignore(*args: Any, **kwargs: Any) -> None:
+    """What `breakpoint()` does where there is nothing to look at."""
 
 
 def _uses_breakpoint(code: CodeType) -> bool:
@@ -197,6 +212,15 @@ def _result(program: Program, item: Any, position: int | None) -> Buffer:
     if access.shape != buffer.shape:
         if buffer.role == "argument":
             return buffer
+        if buffer in program.results:
+            raise errors.ReturnError(
+                f"{what} is {buffer.describe()}, which is also returned under another shape",
+                operand=buffer.label or buffer.name,
+                found=f"shapes {list(buffer.shape)} and {list(access.shape)}",
+                allowed="each output tensor in one shape",
+                remedy="return it once and reshape the array that the kernel gives back",
+                span=program.span,
+            )
         buffer.shape = access.shape
     return buffer
 
@@ -217,7 +241,7 @@ def _return_span(kernel: Callable[..., Any]) -> Span:
         return UNKNOWN
     line, column, end = source.node.lineno, source.node.col_offset, None
     for node in _own_nodes(source.node):
-        if isinstance(node, ast.Return) and node.lineno > line:
+        if isinstance(node, ast.Return) and node.lineno >= line:
             line, column = node.lineno, node.col_offset
             end = node.end_col_offset if node.end_lineno == node.lineno else None
     return Span((Frame(shown_file(source.file), line, source.name, column, end),))

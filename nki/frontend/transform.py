@@ -22,7 +22,7 @@ HOOKS = "__nki__"
 """The name under which a rewritten function finds its hooks: a closure cell, never a global."""
 
 _GO = "__nki_go"
-_SELF_LOOKING = frozenset({"super", "locals", "vars", "dir", "eval", "exec", "globals", "breakpoint"})
+_SELF_LOOKING = frozenset({"super", "locals", "vars", "dir", "eval", "exec", "globals"})
 _LOOP_TEST = (
     ast.Name,
     ast.Attribute,

@@ -7,8 +7,9 @@ from typing import Any
 
 from nki import errors
 from nki.enums import engine as Engine
+from nki.ir.control import Register
 from nki.ir.instruction import EngineChoice, Instruction, Parameter
-from nki.ir.operands import REQUIRED, Operand, plain
+from nki.ir.operands import REQUIRED, Operand, RegisterOperand, plain
 from nki.ir.program import Access
 
 
@@ -85,6 +86,8 @@ def _convert(cls: type[Instruction], spec: Parameter, value: Any) -> Any:
         )
     if isinstance(spec, EngineChoice):
         return _engine(cls, value)
+    if isinstance(spec, RegisterOperand):
+        return _register(cls, spec, value)
     try:
         return spec.kind.convert(value)
     except errors.NkiError as error:
@@ -104,6 +107,33 @@ def _list(cls: type[Instruction], spec: Operand, value: Any) -> tuple[Access, ..
         found=f"{value!r:.80}",
         allowed="a list of at least one tensor",
         remedy=f"write {spec.name}=[first, second]",
+    )
+
+
+def _register(cls: type[Instruction], spec: RegisterOperand, value: Any) -> Any:
+    register = getattr(value, "register", value)
+    if isinstance(register, Register):
+        if register.frozen and spec.direction == "out":
+            raise errors.FrozenRegisterError(
+                f"{cls.mnemonic}: `{spec.name}` is the counter of a loop and cannot be written",
+                operand=spec.name,
+                found=f"the loop counter `{register.name}`",
+                allowed="a register made with nisa.register_alloc",
+                remedy="copy the counter into a register of your own with nisa.register_move",
+            )
+        return register
+    number = _as_number(value)
+    if spec.numbers and isinstance(number, int):
+        return number
+    if value is None and spec.default is None:
+        return None
+    wanted = "a register or an integer" if spec.numbers else "a register"
+    raise errors.ArgumentError(
+        f"{cls.mnemonic}: `{spec.name}` must be {wanted}, got {type(value).__name__}",
+        operand=spec.name,
+        found=f"{value!r:.80}",
+        allowed=wanted,
+        remedy="make one with nisa.register_alloc()",
     )
 
 

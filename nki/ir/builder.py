@@ -7,7 +7,8 @@ mode, where every instruction is executed as soon as it is staged.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from nki.dtypes import DType
 from nki.enums import MemoryRegion
 from nki.errors import Diagnostic
 from nki.ir.arguments import bind
+from nki.ir.control import Loop, Node, Register
 from nki.ir.groups import AccumulationGroups
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access, Buffer, Program, Shape
@@ -38,6 +40,8 @@ class Builder:
     grid: number of cores the kernel was launched on, `None` without brackets.
     name_of_tile: the user's variable that receives the tile being allocated, if the front end can tell.
     call: what an inner kernel's function must pass before it is called (recorded and rewritten by the front end).
+    block: the list instructions are appended to, a core's or the body of the innermost of `loops`.
+    refuses_loops: the construct inside which loops on the device are illegal, while it is open.
     on_append, on_buffer, read_values: the machine of eager mode.
     """
 
@@ -50,8 +54,11 @@ class Builder:
         self.on_append: Callable[[Instruction], None] | None = None
         self.on_buffer: Callable[[Buffer], None] | None = None
         self.read_values: Callable[[Access], np.ndarray] | None = None
+        self.refuses_loops: str | None = None
         self.call: Callable[[Any], Any] | None = None
         self.name_of_tile: Callable[[], str | None] | None = None
+        self.block: list[Node] = self.program.cores[0]
+        self.loops: list[Loop] = []
         self._names: set[str] = set()
         self._counter: dict[str, int] = {}
         self._seen_warnings: set[tuple[str, str, Span]] = set()
@@ -89,6 +96,7 @@ class Builder:
             span=span or capture(2),
             core=self.core,
             data=data,
+            loop=self.loops[-1] if self.loops else None,
         )
         if address is not None:
             self.program.flags.add("fixed_order")
@@ -96,6 +104,34 @@ class Builder:
         if self.on_buffer is not None:
             self.on_buffer(buffer)
         return buffer
+
+    def register(self, label: str = "", *, frozen: bool = False) -> Register:
+        """Declare a register; its name in the program is unique."""
+        label = label or (self.name_of_tile() if self.name_of_tile else None) or "r"
+        register = Register(self._unique(label), frozen=frozen, span=capture(2))
+        self.program.registers.append(register)
+        return register
+
+    @contextmanager
+    def loop(self, loop: Loop) -> Iterator[Loop]:
+        """Everything staged inside the block belongs to the body of `loop`, a new node of the program."""
+        if self.refuses_loops is not None:
+            raise errors.KernelError(
+                f"a loop on the device cannot stand inside {self.refuses_loops}",
+                found=f"a {loop.kind} loop",
+                allowed="loops that Python unrolls (range, nl.static_range)",
+                remedy="move the loop outside, or give it bounds known while staging",
+                span=loop.span,
+            )
+        outer = self.block
+        outer.append(loop)
+        self.block = loop.body
+        self.loops.append(loop)
+        try:
+            yield loop
+        finally:
+            self.block = outer
+            self.loops.pop()
 
     def _unique(self, label: str) -> str:
         stem = "".join(c if c.isalnum() or c == "_" else "_" for c in label) or "t"
@@ -115,7 +151,7 @@ class Builder:
         if self.groups.active and not instruction.accumulates:
             for access in instruction.writes():
                 self.groups.ended(access)
-        self.program.cores[0].append(instruction)
+        self.block.append(instruction)
         for severity, text in warnings:
             self.warn(instruction.mnemonic, severity, text, instruction.span)
         if self.on_append is not None:

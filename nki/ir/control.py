@@ -14,7 +14,7 @@ from nki.span import UNKNOWN, Span
 
 if TYPE_CHECKING:
     from nki.ir.instruction import Instruction
-    from nki.ir.program import Access
+    from nki.ir.storage import Access
 
 
 class Register:
@@ -53,6 +53,13 @@ class Dynamic:
     stride: int
     count: int
 
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """What legality and cost may depend on."""
+        index = self.index
+        inner = index.signature if not isinstance(index, Register) else "register"
+        return (self.kind, inner, self.stride, self.count)
+
 
 @dataclass(eq=False)
 class Loop:
@@ -78,3 +85,10 @@ class Loop:
 
 
 Node = Union["Instruction", Loop]
+
+
+def steps(loop: Loop) -> int | None:
+    """Number of passes of a loop whose bounds are numbers; `None` if the device decides."""
+    if loop.kind != "for" or isinstance(loop.start, Register) or isinstance(loop.stop, Register):
+        return None
+    return len(range(loop.start, loop.stop, loop.step))

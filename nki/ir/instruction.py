@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nki.enums import engine as Engine
 from nki.enums import nc_version
 from nki.ir.cost import Phase
-from nki.ir.operands import REQUIRED, Attribute, Operand
+from nki.ir.control import Register
+from nki.ir.operands import REQUIRED, Attribute, Operand, RegisterOperand
 from nki.ir.program import Access, Shape
 from nki.span import UNKNOWN, Span
 
@@ -51,7 +52,10 @@ def engine_choice(*engines: Engine, default: Engine = Engine.unknown) -> Any:
     return EngineChoice(engines, default)
 
 
-Parameter = Operand | Attribute | EngineChoice
+Parameter = Operand | RegisterOperand | Attribute | EngineChoice
+
+
+_DECLARATIONS = (Operand, RegisterOperand, Attribute, EngineChoice)
 
 
 class Instruction:
@@ -69,6 +73,7 @@ class Instruction:
     parameters: ClassVar[dict[str, Parameter]] = {}
     operands: ClassVar[tuple[Operand, ...]] = ()
     lists: ClassVar[tuple[Operand, ...]] = ()
+    registers: ClassVar[tuple[RegisterOperand, ...]] = ()
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     constants: ClassVar[tuple[str, ...]] = ()
     signature: ClassVar[inspect.Signature]
@@ -89,20 +94,26 @@ class Instruction:
     def __init__(self, values: dict[str, Any], span: Span = UNKNOWN) -> None:
         self.__dict__.update(values)
         self.span = span
+        self._key: tuple[Any, ...] | None = None
         self.after: tuple[Instruction, ...] = ()
         self.pairs: tuple[tuple[Operand, Access], ...] = tuple(
             [(operand, values[operand.name]) for operand in self.operands if type(values[operand.name]) is Access]
         )
+        self.is_dynamic = False
+        for _, access in self.pairs:
+            if access.dynamic is not None:
+                self.is_dynamic = True
         for operand in self.lists:
             self.pairs += tuple(zip(operand.members(len(values[operand.name])), values[operand.name]))
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        declared = {k: v for k, v in vars(cls).items() if isinstance(v, (Operand, Attribute, EngineChoice))}
+        declared = {k: v for k, v in vars(cls).items() if isinstance(v, _DECLARATIONS)}
         cls.abstract = abstract
         cls.parameters = declared or cls.parameters
         cls.operands = tuple(p for p in cls.parameters.values() if isinstance(p, Operand))
         cls.lists = tuple(operand for operand in cls.operands if operand.many)
+        cls.registers = tuple(p for p in cls.parameters.values() if isinstance(p, RegisterOperand))
         cls.attributes = tuple(p for p in cls.parameters.values() if isinstance(p, Attribute))
         cls.constants = tuple(
             name
@@ -163,13 +174,46 @@ class Instruction:
 
     def reads(self) -> list[Access]:
         """The windows whose old content the instruction looks at."""
-        return [access for operand, access in self.pairs if operand.direction != "out"]
+        read = [access for operand, access in self.pairs if operand.direction != "out"]
+        return read + self.index_windows() if self.is_dynamic else read
 
     def writes(self) -> list[Access]:
         """The windows it writes."""
         return [access for operand, access in self.pairs if operand.direction != "in"]
 
+    def touched(self) -> list[Access]:
+        """Every window it reads or writes, those of indices included."""
+        windows = [access for _, access in self.pairs]
+        return windows + self.index_windows() if self.is_dynamic else windows
+
+    def kept_if_skipped(self) -> dict[str, str]:
+        """With out-of-bounds transfers dropped: the source operand with a dynamic address -> the destination whose old
+        content stays where a transfer is dropped. Empty if such an address is an error."""
+        return {}
+
+    def index_windows(self) -> list[Access]:
+        """The windows that hold the indices of dynamic operands; they are read too."""
+        indices = [access.dynamic.index for _, access in self.pairs if access.dynamic is not None]
+        return [index for index in indices if isinstance(index, Access)]
+
+    def registers_read(self) -> list[Register]:
+        """The registers it reads, as operands or as dynamic addresses."""
+        indices = [access.dynamic.index for _, access in self.pairs if access.dynamic is not None]
+        values = [self.__dict__.get(spec.name) for spec in self.registers if spec.direction == "in"]
+        return [value for value in (*indices, *values) if isinstance(value, Register)]
+
+    def registers_written(self) -> list[Register]:
+        """The registers it writes."""
+        values = [self.__dict__.get(spec.name) for spec in self.registers if spec.direction == "out"]
+        return [value for value in values if isinstance(value, Register)]
+
     def key(self) -> tuple[Any, ...]:
+        """`current_key`, remembered: for instructions that are part of a program and do not change any more."""
+        if self._key is None:
+            self._key = self.current_key()
+        return self._key
+
+    def current_key(self) -> tuple[Any, ...]:
         """Hashable summary of everything legality and cost depend on (not on which buffers are meant)."""
         values = self.__dict__
         parts: list[Any] = [self.mnemonic, self.engine._value_]

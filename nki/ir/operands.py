@@ -105,6 +105,25 @@ def destination(
     return Operand(direction, tuple(dims.split()), memory, dtypes, False, default, doc, nullable=nullable)
 
 
+@dataclass
+class RegisterOperand:
+    """One register operand. `direction` is "in" or "out"; `numbers` says that an integer may stand in its place."""
+
+    direction: str
+    numbers: bool = False
+    default: Any = REQUIRED
+    doc: str = ""
+    name: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+
+def register(direction: str, *, numbers: bool = False, default: Any = REQUIRED, doc: str = "") -> Any:
+    """Declare a register that is read ("in") or written ("out")."""
+    return RegisterOperand(direction, numbers, default, doc)
+
+
 @dataclass(frozen=True)
 class Symbol:
     """A bare word in the IR text (an enumeration member, an operator)."""

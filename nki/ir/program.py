@@ -1,232 +1,37 @@
 """What a program is: buffers, accesses, instructions and the kernel that holds them.
 
 Read this file first. A `Buffer` is storage in one memory; an `Access` is a strided window on a buffer, the operand of
-an instruction; a `Program` is what staging makes of a kernel for one set of shapes, dtypes, constants and one target:
-flat lists of instructions, one per core. `nki/ir/instruction.py` says what an instruction is.
+an instruction (both in `storage.py`); a `Program` is what staging makes of a kernel for one set of shapes, dtypes,
+constants and one target: lists of instructions, one per core, with loops only where they run on the device
+(`control.py`). `instruction.py` says what an instruction is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nki.dtypes import DType
-from nki.enums import MemoryRegion
+from nki.ir.control import Loop, Register
+from nki.ir.storage import Access, Buffer, Shape, row_major
 from nki.span import UNKNOWN, Span
 
 if TYPE_CHECKING:
     from nki.errors import Diagnostic
+    from nki.ir.control import Node
     from nki.ir.instruction import Instruction
     from nki.target import Target
 
-Shape = tuple[int, ...]
+__all__ = ["Access", "Buffer", "Program", "Shape", "flatten", "row_major"]
 
 
-def row_major(shape: Shape) -> Shape:
-    """Element strides of a contiguous tensor of this shape."""
-    strides = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
-
-
-class Buffer:
-    """Storage for one tensor.
-
-    shape, dtype: as allocated; on chip, dimension 0 counts partitions.
-    memory: the region it lives in.
-    role: "argument", "internal" or "constant" (then `data` holds the values).
-    address: (partition, byte offset in the partition) on chip, `None` until the allocator has placed it and in HBM.
-    placed: True if the user gave the address.
-    name: unique in its program; label: the user's name for it, if any.
-    """
-
-    __slots__ = (
-        "address",
-        "core",
-        "data",
-        "dtype",
-        "label",
-        "memory",
-        "name",
-        "nbytes",
-        "placed",
-        "role",
-        "row",
-        "shape",
-        "span",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        shape: Shape,
-        dtype: DType,
-        memory: MemoryRegion,
-        *,
-        role: str = "internal",
-        address: tuple[int, int] | None = None,
-        label: str = "",
-        span: Span = UNKNOWN,
-        core: int = 0,
-        data: np.ndarray | None = None,
-    ) -> None:
-        self.name = name
-        self.shape = shape
-        self.dtype = dtype
-        self.memory = memory
-        self.role = role
-        self.address = address
-        self.placed = address is not None
-        self.label = label
-        self.span = span
-        self.core = core
-        self.data = data
-        self.row = prod(shape[1:])
-        self.nbytes = prod(shape) * dtype.itemsize
-
-    @property
-    def partitions(self) -> int:
-        """Number of partitions (on chip), else the size of dimension 0."""
-        return self.shape[0]
-
-    @property
-    def partition_bytes(self) -> int:
-        """Bytes one partition of the tensor takes."""
-        return self.row * self.dtype.itemsize
-
-    def describe(self) -> str:
-        """`acc` [128, 8] float32 in sbuf."""
-        return f"`{self.label or self.name}` {list(self.shape)} {self.dtype} in {self.memory}"
-
-    def __repr__(self) -> str:
-        return f"<Buffer %{self.name} {self.describe()}>"
-
-
-class Access:
-    """A strided window on a buffer: element (i, j, ...) is storage element offset + i*strides[0] + j*strides[1] + ...
-
-    Offset and strides count elements of `dtype`, which may differ from the buffer's (a reinterpreting view).
-    """
-
-    __slots__ = ("_sig", "buffer", "dtype", "offset", "shape", "strides")
-
-    def __init__(self, buffer: Buffer, dtype: DType, offset: int, shape: Shape, strides: Shape) -> None:
-        self.buffer = buffer
-        self.dtype = dtype
-        self.offset = offset
-        self.shape = shape
-        self.strides = strides
-        self._sig: tuple[object, ...] | None = None
-
-    @staticmethod
-    def whole(buffer: Buffer) -> Access:
-        """The access that covers all of a buffer."""
-        return Access(buffer, buffer.dtype, 0, buffer.shape, row_major(buffer.shape))
-
-    @property
-    def memory(self) -> MemoryRegion:
-        """The region the buffer lives in."""
-        return self.buffer.memory
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
-
-    @property
-    def partitions(self) -> int:
-        """Size of dimension 0."""
-        return self.shape[0]
-
-    @property
-    def free(self) -> int:
-        """Elements per partition."""
-        return prod(self.shape[1:])
-
-    @property
-    def row(self) -> int:
-        """Elements of `dtype` in one partition (row) of the storage."""
-        return self.buffer.partition_bytes // self.dtype.itemsize
-
-    @property
-    def start_partition(self) -> int:
-        """Physical partition the access starts at (the tile's own rows, if it has no address yet)."""
-        base = self.buffer.address[0] if self.buffer.address else 0
-        return base + (self.offset // self.row if self.row else 0)
-
-    @property
-    def signature(self) -> tuple[object, ...]:
-        """All of the access that legality and cost may depend on, hashable: two accesses with one signature are alike."""
-        sig = self._sig
-        if sig is None:
-            row = self.row
-            on_chip = self.buffer.memory.on_chip
-            start = (self.start_partition, self.offset % row if row else 0) if on_chip else (0, 0)
-            sig = (self.buffer.memory.value, self.dtype, self.shape, self.strides, start, self.buffer.shape)
-            self._sig = sig
-        return sig
-
-    def extent(self) -> tuple[int, int]:
-        """First and last storage element touched, counted in `dtype`."""
-        low = high = self.offset
-        for size, stride in zip(self.shape, self.strides):
-            reach = (size - 1) * stride
-            if reach < 0:
-                low += reach
-            else:
-                high += reach
-        return low, high
-
-    def is_contiguous(self) -> bool:
-        """Row-major without gaps; on chip the partition dimension is not looked at."""
-        first = 1 if self.buffer.memory.on_chip else 0
-        step = 1
-        for size, stride in zip(reversed(self.shape[first:]), reversed(self.strides[first:])):
-            if size != 1 and stride != step:
-                return False
-            step *= size
-        return True
-
-    def dense(self) -> bool:
-        """Row-major without gaps over all dimensions, the partition dimension included."""
-        step = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.strides)):
-            if size != 1 and stride != step:
-                return False
-            step *= size
-        return True
-
-    def describe(self) -> str:
-        """`a` [128, 640] bfloat16 in sbuf, or with the window where it is not the whole tensor."""
-        buffer = self.buffer
-        text = f"`{buffer.label or buffer.name}` {list(self.shape)} {self.dtype} in {buffer.memory}"
-        if self.shape != buffer.shape or self.offset:
-            text += f" (a view of {list(buffer.shape)})"
-        return text
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Access):
-            return NotImplemented
-        return (
-            self.buffer.name == other.buffer.name
-            and self.dtype == other.dtype
-            and self.offset == other.offset
-            and self.shape == other.shape
-            and self.strides == other.strides
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.buffer.name, self.dtype, self.offset, self.shape, self.strides))
-
-    def __repr__(self) -> str:
-        return f"<Access %{self.buffer.name}+{self.offset} {self.shape} {self.strides} {self.dtype}>"
+def flatten(nodes: list[Node]) -> Iterator[Instruction]:
+    """The instructions of a list in order of the text, loop bodies once."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield from flatten(node.body)
+        else:
+            yield node
 
 
 @dataclass(eq=False)
@@ -236,7 +41,8 @@ class Program:
     arguments: the kernel's tensor parameters in order (role "argument"); a parameter's name is its buffer's name.
     results: the returned tensors in order, each a whole buffer; `result_form` is "none", "one" or "tuple".
     buffers: every buffer in order of creation, arguments first.
-    cores: one instruction list per core.
+    cores: one list per core of instructions and of loops that run on the device.
+    registers: every register in order of creation.
     mutated: names of arguments that the program writes.
     diagnostics: warnings and notes found on the way; errors raise.
     flags: words that describe how the program was made ("fixed_order" if it uses addresses or ordering calls).
@@ -248,7 +54,8 @@ class Program:
     results: list[Buffer] = field(default_factory=list)
     result_form: str = "none"
     buffers: list[Buffer] = field(default_factory=list)
-    cores: list[list[Instruction]] = field(default_factory=lambda: [[]])
+    registers: list[Register] = field(default_factory=list)
+    cores: list[list[Node]] = field(default_factory=lambda: [[]])
     diagnostics: list[Diagnostic] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)
     span: Span = UNKNOWN
@@ -264,9 +71,14 @@ class Program:
         }
 
     def instructions(self) -> Iterator[Instruction]:
-        """All instructions, core by core."""
+        """All instructions, core by core; those of loop bodies once."""
         for core in self.cores:
-            yield from core
+            yield from flatten(core)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether there is no loop: every instruction runs exactly once."""
+        return not any(isinstance(node, Loop) for core in self.cores for node in core)
 
     def __str__(self) -> str:
         from nki.ir.printer import print_program

@@ -56,7 +56,7 @@ def verify(instruction: Instruction, target: Target) -> tuple[tuple[str, str], .
 
     Raises the error of the first violation; the instruction's `engine` is set only if it is legal.
     """
-    key = (target, *instruction.key())
+    key = (target, *instruction.current_key())
     found = _verified.get(key)
     if found is None:
         found = _verify(instruction, target)

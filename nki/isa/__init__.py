@@ -22,18 +22,25 @@ from nki.isa.activation_reduce import activation_reduce
 from nki.isa.affine_select import affine_select
 from nki.isa.bn_aggr import bn_aggr
 from nki.isa.bn_stats import bn_stats
+from nki.isa.dma_compute import dma_compute
 from nki.isa.dma_copy import dma_copy
+from nki.isa.dma_transpose import dma_transpose
 from nki.isa.dropout import dropout
 from nki.isa.exponential import exponential
 from nki.isa.export import NkiInstruction
 from nki.isa.iota import iota
+from nki.isa.local_gather import local_gather
 from nki.isa.max8 import max8
 from nki.isa.memset import memset
 from nki.isa.nc_find_index8 import nc_find_index8
 from nki.isa.nc_match_replace8 import nc_match_replace8
 from nki.isa.nc_matmul import nc_matmul
+from nki.isa.nc_matmul_mx import nc_matmul_mx
+from nki.isa.nc_n_gather import nc_n_gather
 from nki.isa.nc_stream_shuffle import nc_stream_shuffle
 from nki.isa.nc_transpose import nc_transpose
+from nki.isa.nonzero_with_count import nonzero_with_count
+from nki.isa.quantize_mx import quantize_mx
 from nki.isa.rand2 import rand2
 from nki.isa.rand_get_state import rand_get_state
 from nki.isa.rand_set_state import rand_set_state
@@ -42,15 +49,18 @@ from nki.isa.reciprocal import reciprocal
 from nki.isa.rng import rng
 from nki.isa.scalar_tensor_tensor import scalar_tensor_tensor
 from nki.isa.select_reduce import select_reduce
+from nki.isa.sequence_bounds import sequence_bounds
 from nki.isa.set_rng_seed import set_rng_seed
 from nki.isa.tensor_copy import tensor_copy
 from nki.isa.tensor_copy_predicated import tensor_copy_predicated
+from nki.isa.tensor_partition_reduce import tensor_partition_reduce
 from nki.isa.tensor_reduce import tensor_reduce
 from nki.isa.tensor_scalar import tensor_scalar
 from nki.isa.tensor_scalar_cumulative import tensor_scalar_cumulative
 from nki.isa.tensor_scalar_reduce import tensor_scalar_reduce
 from nki.isa.tensor_tensor import tensor_tensor
 from nki.isa.tensor_tensor_scan import tensor_tensor_scan
+from nki.isa.topk import topk
 from nki.target import get_target
 
 # Older spellings, deprecated but the most common ones in public kernels.
@@ -82,8 +92,10 @@ __all__ = [
     "bn_aggr",
     "bn_stats",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
+    "dma_transpose",
     "dropout",
     "engine",
     "exponential",
@@ -91,16 +103,21 @@ __all__ = [
     "get_nc_version",
     "gpsimd_engine",
     "iota",
+    "local_gather",
     "matmul_perf_mode",
     "max8",
     "memset",
     "nc_find_index8",
     "nc_match_replace8",
     "nc_matmul",
+    "nc_matmul_mx",
+    "nc_n_gather",
     "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
+    "quantize_mx",
     "rand2",
     "rand_get_state",
     "rand_set_state",
@@ -111,16 +128,19 @@ __all__ = [
     "scalar_engine",
     "scalar_tensor_tensor",
     "select_reduce",
+    "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",
+    "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
     "tensor_scalar_cumulative",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

@@ -152,8 +152,8 @@ class MxInstruction(ComputeInstruction, abstract=True):
             return Fault(
                 operand=f"{name}: {scale.describe()}",
                 found=f"a start at partition {scale.start_partition}, a step of {scale.strides[0]} elements",
-                allowed=f"a start {', '.join(map(str, SCALE_STARTS))} partitions into a quadrant, a step of {scale.row}",
-                remedy=f"slice the scale tile as tile[4:], tile[8:] or tile[12:]; each takes {SCALE_ROWS} rows a quadrant",
+                allowed=f"{', '.join(map(str, SCALE_STARTS))} partitions into a quadrant, a step of {scale.row}",
+                remedy="slice the scale tile as tile[4:], tile[8:] or tile[12:]",
             )
         return None
 

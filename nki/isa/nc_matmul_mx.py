@@ -38,11 +38,11 @@ RESULTS = frozenset({dtypes.float32, dtypes.bfloat16})
 class nc_matmul_mx(Product, MxInstruction):
     """dst[M, N] (+)= sum over K partitions and 4 lanes of stationary[K, M] * moving[K, N], each value times its scale.
 
-    Values are dequantised to float32 (lane 0 is in the lowest bits of a packed element), products and sums are float32;
-    fp8 and fp4 operands may be mixed. Scales lie as `nisa.quantize_mx` writes them: in the first four partitions of each
-    quadrant of 32, at an offset of 0, 4, 8 or 12; more columns than the tile has are left alone. `accumulate` is that of
-    `nisa.nc_matmul`; into bfloat16 each instruction's sum is rounded once. `tile_size` and `tile_position` choose rows
-    of the array only and change no value.
+    Values are dequantised to float32 (lane 0 is in the lowest bits of a packed element), products and sums are
+    float32; fp8 and fp4 operands may be mixed. Scales lie as `nisa.quantize_mx` writes them: in the first four
+    partitions of each quadrant of 32, at an offset of 0, 4, 8 or 12; columns beyond those of the tile are left alone.
+    `accumulate` is that of `nisa.nc_matmul`; into bfloat16 each instruction's sum is rounded once. `tile_size` and
+    `tile_position` choose rows of the array only and change no value.
 
     Sources: nki.isa.nc_matmul_mx; trainium3_arch.rst; mxfp-matmul.rst; semantics rules 60, 115-117, 119.
     """
@@ -101,7 +101,8 @@ class nc_matmul_mx(Product, MxInstruction):
 
     @rule("a tile of the array takes rows only: all columns, from column 0 on")
     def tiles_are_rows(self, target: Target) -> Fault | None:
-        size, position = self.tile_size or (), self.tile_position or ()
+        size: tuple[int, ...] = self.tile_size or ()
+        position: tuple[int, ...] = self.tile_position or ()
         columns = target.gemm_stationary_fmax
         if not size or (size[-1] == columns and position[-1] == 0):
             return None

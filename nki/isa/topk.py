@@ -28,9 +28,9 @@ BF16 = frozenset({dtypes.bfloat16})
 class topk(ComputeInstruction):
     """val_dst[p] = the K largest of the n elements of p's group, ascending; idx_dst[p] = their positions. GpSimd.
 
-    Sixteen partitions hold one row as a snake: element i lies in partition i % 16, column i // 16. K is the free size of
-    `val_dst`. All sixteen partitions of a group receive the group's result. Of equal values those at lower positions are
-    taken, and the lower position comes later; NaN counts as the smallest. The page leaves these three open.
+    Sixteen partitions hold one row as a snake: element i lies in partition i % 16, column i // 16. K is the free size
+    of `val_dst`. All sixteen partitions of a group receive the group's result. Of equal values those at lower positions
+    are taken, and the lower position comes later; NaN counts as the smallest. The page leaves these three open.
     Sources: nki.isa.topk; semantics rule 108.
     """
 
@@ -95,7 +95,7 @@ class topk(ComputeInstruction):
         yield _largest, (a.src, a.val_dst, a.idx_dst, self.n)
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
-        """PUBLISHED (nki.isa.topk): 4n + K cycles; that the start of a GpSimd instruction comes on top is an ESTIMATE."""
+        """PUBLISHED (nki.isa.topk): 4n + K cycles. ESTIMATE: the start of a GpSimd instruction comes on top."""
         cycles = 4 * self.n + self.val_dst.free
         return (streaming_phase(target, self.engine, cycles, (self.src, self.val_dst, self.idx_dst)),)
 

@@ -56,6 +56,7 @@ from nki.language.binary import (
 )
 from nki.language.creation import empty_like, full, ndarray, ones, zeros, zeros_like
 from nki.language.device_print import device_print
+from nki.language.gathering import gather_flattened
 from nki.language.linear import matmul, transpose
 from nki.language.memory import (
     MemoryRegion,
@@ -122,7 +123,7 @@ __all__ = [
     "device_print", "divide", "dropout", "ds", "DType", "empty_like", "equal", "erf", "erf_dx", "exp",
     "expand_dims",
     "float16", "float32", "float4_e2m1fn_x4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fn_x4", "float8_e5m2",
-    "float8_e5m2_x4", "float8_e8m0fnu", "floor", "fmod", "full", "gelu", "gelu_apprx_sigmoid",
+    "float8_e5m2_x4", "float8_e8m0fnu", "floor", "fmod", "full", "gather_flattened", "gelu", "gelu_apprx_sigmoid",
     "gelu_apprx_sigmoid_dx", "gelu_apprx_tanh", "gelu_dx", "greater", "greater_equal", "hbm", "int16", "int32",
     "int8", "invert", "is_hbm", "is_on_chip", "is_psum", "is_sbuf", "left_shift", "less", "less_equal", "load",
     "load_transpose2d", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max",

@@ -14,55 +14,48 @@ from nki.language.operands import as_kind, as_number, common_shape, fresh, promo
 from nki.span import capture
 from nki.tensor import NkiTensor
 
-_WORDS = {1: dtypes.int8, 2: dtypes.int16, 4: dtypes.int32}
-
 
 def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """x where `condition` differs from 0, y elsewhere. x and y are tiles or numbers.
 
-    The bits are chosen, not added up: infinities and NaN on the side not taken do no harm.
+    Elements are chosen, not added up: infinities and NaN on the side not taken do no harm.
     """
     choice = require_tile("where", condition, "condition")
     shape = common_shape("where", *(t for t in (choice, x, y) if isinstance(t, NkiTensor)))
     kind = as_kind(dtype, _default(choice, x, y))
-    word = _WORDS[kind.itemsize]
-    mask, mixed, taken, out = (
-        fresh(shape, word, name="mask"),
-        fresh(shape, word, name="mixed"),
-        fresh(shape, word, name="taken"),
-        fresh(shape, kind),
-    )
-    nisa.tensor_scalar(
-        mask, stretched("where", choice, shape), op0="not_equal", operand0=0.0, op1="multiply", operand1=-1.0
-    )
-    first, second = (_bits("where", value, shape, kind) for value in (x, y))
-    nisa.tensor_tensor(mixed, first, second, op="bitwise_xor")
-    nisa.tensor_tensor(taken, mixed, mask, op="bitwise_and")
-    nisa.tensor_tensor(out.view(word), taken, second, op="bitwise_xor")
+    out, mask = fresh(shape, kind), fresh(shape, dtypes.uint8, name="mask")
+    nisa.tensor_scalar(mask, stretched("where", choice, shape), op0="not_equal", operand0=0.0)
+    if isinstance(y, NkiTensor):
+        nisa.tensor_copy(out, stretched("where", y, shape))
+    else:
+        nisa.memset(out, _number("y", y))
+    nisa.tensor_copy_predicated(out, _chosen(x, shape, kind), mask)
     return out
+
+
+def _chosen(x: Any, shape: Shape, dtype: DType) -> Any:
+    """What is copied where the condition holds: a number, or a tile of this dtype."""
+    if not isinstance(x, NkiTensor):
+        return _number("x", x)
+    if x.dtype == dtype:
+        return stretched("where", x, shape)
+    cast = fresh(x.shape, dtype, name="cast")
+    nisa.tensor_copy(cast, x)
+    return stretched("where", cast, shape)
+
+
+def _number(name: str, x: Any) -> float | int | bool:
+    number = as_number(x)
+    if number is None:
+        require_tile("where", x, name)
+    assert number is not None
+    return number
 
 
 def _default(choice: NkiTensor, x: Any, y: Any) -> DType:
     if isinstance(x, NkiTensor) or isinstance(y, NkiTensor):
         return promoted(x, y)
     return choice.dtype if choice.dtype.is_float else dtypes.float32
-
-
-def _bits(what: str, x: Any, shape: Shape, dtype: DType) -> NkiTensor:
-    """A tile or a number as an integer view in SBUF, with the bits of `dtype`."""
-    word = _WORDS[dtype.itemsize]
-    if isinstance(x, NkiTensor):
-        if x.dtype != dtype or x.buffer is psum:
-            cast = fresh(x.shape, dtype, name="cast")
-            nisa.tensor_copy(cast, x)
-            x = cast
-        return stretched(what, x.view(word), shape)
-    number = as_number(x)
-    if number is None:
-        require_tile(what, x)
-    column = fresh((shape[0], *[1] * (len(shape) - 1)), dtype, name="number")
-    nisa.memset(column, number)
-    return stretched(what, column.view(word), shape)
 
 
 def expand_dims(x: Any, axis: Any) -> NkiTensor:

@@ -50,7 +50,10 @@ def store(dst: NkiTensor, value: NkiTensor) -> None:
 
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A new SBUF tile with the transpose of the (rows, columns) tensor `src`: a DMA that reads column by column."""
+    """A new SBUF tile with the transpose of the (rows, columns) tensor `src`.
+
+    A transposing DMA; if `dtype` says that the values change, a copy column by column.
+    """
     source = require_tile("load_transpose2d", src, "src")
     if source.ndim != 2:
         raise errors.ShapeError(
@@ -63,5 +66,8 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
         )
     turned = source.permute((1, 0))
     out = fresh(turned.shape, as_kind(dtype, source.dtype))
-    nisa.dma_copy(dst=out, src=turned)
+    if out.dtype == source.dtype:
+        nisa.dma_transpose(dst=out, src=source)
+    else:
+        nisa.dma_copy(dst=out, src=turned)
     return out

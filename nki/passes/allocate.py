@@ -121,9 +121,8 @@ class _Space:
         return gaps
 
     def _find(self, size: int, taken: list[tuple[int, int]], align: int) -> int | None:
-        fitting = [
-            (-(-low // align) * align, high) for low, high in self._gaps(taken) if -(-low // align) * align + size <= high
-        ]
+        aligned = ((-(-low // align) * align, high) for low, high in self._gaps(taken))
+        fitting = [(low, high) for low, high in aligned if low + size <= high]
         if not fitting:
             return None
         if self.best_fit:
@@ -152,17 +151,11 @@ class _Space:
         size = buffer.partition_bytes
         fragmented = free >= size
         name = self.memory.value.upper()
-        lines = [
-            f"live: {live.buffer.describe()}, {live.buffer.partition_bytes} bytes a partition, from {live.buffer.span}"
-            for live in sorted(alive, key=lambda live: -live.buffer.partition_bytes)[:_LISTED]
-        ]
-        if len(alive) > _LISTED:
-            lines.append(f"live: and {len(alive) - _LISTED} smaller tiles")
         kind = errors.FragmentationError if fragmented else errors.CapacityError
         what = "has no gap large enough" if fragmented else "is full"
         return kind(
-            f"{name} {what}: {buffer.describe()} needs {size} bytes a partition, {max(free, 0)} are free",
-            operand=buffer.label or buffer.name,
+            f"{name} {what}: `{buffer.label or buffer.name}` needs {size} bytes a partition, {max(free, 0)} are free",
+            operand=f"{buffer.describe()}, allocated at {buffer.span}",
             found=f"{used + size} bytes a partition needed at once ({used} live + {size})",
             allowed=f"{self.capacity} bytes a partition on {self.target.name}",
             remedy=(
@@ -170,9 +163,26 @@ class _Space:
                 if fragmented
                 else "use smaller tiles, or stop using the listed ones earlier"
             ),
-            notes=tuple(lines),
-            span=buffer.span,
+            notes=_listed(alive),
+            span=failed.span,
         )
 
 
 _LISTED = 12
+
+
+def _listed(alive: list[Live]) -> tuple[str, ...]:
+    """One line for each place that live tiles come from, the largest first."""
+    tiles: dict[str, list[int]] = {}
+    for live in alive:
+        buffer = live.buffer
+        tiles.setdefault(f"{buffer.describe()} from {buffer.span}", []).append(buffer.partition_bytes)
+    ordered = sorted(tiles.items(), key=lambda entry: -sum(entry[1]))
+    lines = [
+        f"live:    {f'{len(sizes)} times ' if len(sizes) > 1 else ''}{what}: {sum(sizes)} bytes a partition"
+        for what, sizes in ordered[:_LISTED]
+    ]
+    if len(ordered) > _LISTED:
+        rest = sum(sum(sizes) for _, sizes in ordered[_LISTED:])
+        lines.append(f"live:    others from {len(ordered) - _LISTED} more places: {rest} bytes a partition")
+    return tuple(lines)

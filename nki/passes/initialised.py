@@ -1,7 +1,7 @@
 """Static proof that nothing is read before it is written (semantics rule 47, decision D5).
 
-The program is flat and its addresses are known, so the proof is a walk with one mask per tensor: whole-tensor writes
-set a flag, partial ones a mask. Tiles that the user placed over each other also carry, per byte, which tile wrote it
+The addresses are known, so the proof is a walk with one mask per tensor: whole-tensor writes set a flag, partial ones a
+mask. Bodies of loops on the device are walked once, in order; a dynamic address counts as written everywhere. Tiles that the user placed over each other also carry, per byte, which tile wrote it
 last: reading bytes of one's own that another tile has overwritten since is reported as aliasing.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from nki import errors
 from nki.errors import Diagnostic
 from nki.ir.instruction import Instruction
-from nki.ir.program import Access, Buffer, Program
+from nki.ir.program import Access, Buffer, Program, flatten
 from nki.passes.masks import WrittenMask
 from nki.passes.owners import Owners
 
@@ -23,7 +23,7 @@ def check_initialised(program: Program, *, strict: bool = True) -> frozenset[str
     """
     walk = _Walk(program, strict)
     for core in program.cores:
-        for instruction in core:
+        for instruction in flatten(core):
             walk.step(instruction)
     walk.results()
     return frozenset(walk.poisoned)
@@ -52,6 +52,10 @@ class _Walk:
 
     def _write(self, access: Access) -> None:
         buffer = access.buffer
+        if access.dynamic is not None:
+            # Where it lands is known only while running: such a tensor counts as written from here on.
+            self.complete.add(buffer.name)
+            return
         if access.offset == 0 and access.size * access.dtype.itemsize == buffer.nbytes and access.dense():
             self.complete.add(buffer.name)
             self.masks.pop(buffer.name, None)
@@ -64,6 +68,8 @@ class _Walk:
     def _read(self, instruction: Instruction, access: Access) -> None:
         buffer = access.buffer
         mask = self.masks.get(buffer.name)
+        if mask is not None and access.dynamic is not None:
+            return
         if mask is not None and mask.view(access).all():
             if mask.all():
                 self.complete.add(buffer.name)

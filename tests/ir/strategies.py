@@ -34,6 +34,13 @@ TRIES = 60
 """How often a refused instruction is made anew before it is left out."""
 
 SIZES = (1, 1, 2, 3, 4, 6, 8, 16, 32)
+TIED: dict[str, dict[str, str]] = {
+    "nc_matmul_mx": {"dst": "M N", "stationary_scale": "4 M", "moving_scale": "4 N", "K": "32", "M": "2"},
+    "quantize_mx": {"src": "32 8", "dst": "32 2", "dst_scale": "4 2"},
+    "topk": {"src": "16 1", "n": "8"},
+}
+"""What the rules of an instruction tie together: sizes of letters, dimensions of operands, values of attributes."""
+
 TEXTS = (
     "x",
     "größe",
@@ -159,7 +166,9 @@ class Maker:
             return Access(buffer, dtype, shape[-1] - 1, shape, (*row_major(shape)[:-1], -1))
         return Access(buffer, dtype, 0, shape, row_major(shape))
 
-    def operand(self, operand: Operand, sizes: dict[str, int], usual: DType) -> Any:
+    def operand(
+        self, operand: Operand, sizes: dict[str, int], usual: DType, dims: Sequence[str] = ()
+    ) -> Any:
         """A window, several of them, or a number for one operand."""
         if operand.many:
             return tuple(self.operand(o, sizes, usual) for o in operand.members(self.pick([1, 2, 2, 3, 17])))
@@ -169,7 +178,7 @@ class Maker:
             return self.pick(self.numbers)
         memory = self.pick(sorted(operand.memories, key=lambda m: m.value))
         dtype = usual if usual in operand.dtypes and self.often(0.8) else self.pick(sorted(operand.dtypes))
-        dims = [int(d) if d.isdigit() else sizes.get(d) or self.pick(SIZES) for d in operand.dims]
+        dims = [int(d) if d.isdigit() else sizes.get(d) or self.pick(SIZES) for d in dims or operand.dims]
         if len(dims) == 1:
             return self.window((1, *dims) if self.often() else (*dims, 1), dtype, memory)
         rows, free = dims
@@ -187,13 +196,15 @@ class Maker:
         """One unverified instruction; `None` if the pool has no value for some attribute."""
         letters = {letter for operand in cls.operands for letter in operand.dims if letter.isalpha()}
         sizes = {letter: self.pick(SIZES) for letter in sorted(letters)}
+        tied = TIED.get(cls.mnemonic, {}) if self.often(0.8) else {}
+        sizes.update({letter: int(tied[letter]) for letter in sizes if letter in tied})
         usual = self.pick(ALL)
         values: dict[str, Any] = {}
         for name, spec in cls.parameters.items():
             if isinstance(spec, Operand):
-                values[name] = self.operand(spec, sizes, usual)
+                values[name] = self.operand(spec, sizes, usual, tied.get(name, "").split())
             elif isinstance(spec, Attribute):
-                values[name] = self.attribute(spec)
+                values[name] = int(tied[name]) if name in tied else self.attribute(spec)
             else:
                 values[name] = self.pick([Engine.unknown, *cls.engines])
         missing = any(value is REQUIRED for value in values.values())

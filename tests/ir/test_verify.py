@@ -12,10 +12,9 @@ from nki import errors
 from nki.dtypes import bfloat16, float8_e4m3fn_x4, float32, int32
 from nki.enums import MemoryRegion, matmul_perf_mode
 from nki.enums import engine as Engine
-from nki.ir import Access, Buffer, Instruction, verify
+from nki.ir import REGISTRY, Access, Buffer, Instruction, verify
 from nki.ir.arguments import bind
 from nki.ir.builder import Builder, current, issue
-from nki.ir.instruction import REGISTRY
 from nki.ir.operands import source
 from nki.ir.program import row_major
 from nki.target import get_target

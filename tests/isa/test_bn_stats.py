@@ -13,7 +13,7 @@ import nki.language as nl
 from nki import errors
 from nki.target import get_target
 from tests.isa.single import Out, Psum, bf16, f32, interval, normal, run
-from tests.isa.tiles import load, sbuf, store
+from tests.isa.tiles import load, store
 
 MOST = get_target("trn2").bn_stats_fmax
 

@@ -45,7 +45,9 @@ def test_pc_27_missing_values_and_duplicates() -> None:
 def test_rule_110_any_numbers(data: list[int], vals: list[int], wide: bool) -> None:
     dtype, missing = (nl.uint32, MISSING) if wide else (nl.uint16, 0xFFFF)
     arrays = {"data": np.array([data], f32), "vals": np.array([vals], f32)}
-    assert run(nisa.nc_find_index8, dst=Out((1, 8), dtype), **arrays).tolist() == [expected(data, vals, missing)]
+    assert run(nisa.nc_find_index8, dst=Out((1, 8), dtype), **arrays).tolist() == [
+        expected(data, vals, missing)
+    ]
 
 
 def test_rule_110_duplicates_run_out() -> None:
@@ -115,8 +117,6 @@ def test_rule_182_limits_and_dtypes() -> None:
 def test_psum_and_cost() -> None:
     data = np.arange(500, dtype=f32).reshape(1, 500)
     arrays = {"data": data, "vals": data[:, 4:12]}
-    found = run(
-        nisa.nc_find_index8, dst=Out((1, 8), nl.uint32), data=Psum(data), vals=Psum(arrays["vals"])
-    )
+    found = run(nisa.nc_find_index8, dst=Out((1, 8), nl.uint32), data=Psum(data), vals=Psum(arrays["vals"]))
     assert found.tolist() == [list(range(4, 12))]
     assert interval(nisa.nc_find_index8, "trn2", dst=Out((1, 8), nl.uint32), **arrays) == 500

@@ -6,8 +6,8 @@ Letters used in every docstring here:
   D  head dimension, up to 128       c  keys of a chunk, up to 512: one PSUM bank, one load
 
 Nothing of size Sq x Sk exists: the scores of one query tile against one key block live in PSUM and become, block by
-block, a running sum of rows of V. Read `flash_attention` first, then `weigh` and `accumulate`; `loading.py` is how
-queries and keys come in.
+block, a running sum of rows of V. Read `flash_attention` first, then its four stages; `order.py` says which tile meets
+which block when, `loading.py` how queries and keys come in.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ import nki.language as nl
 from nki_lib.attention.flash_attention.loading import KeyChunks, load_queries
 from nki_lib.attention.flash_attention.order import Step, steps_in_order
 
-import os
-L1,L2=eval(os.environ.get("LAGS","(1,1)"))
-ORDER=tuple(map(int,os.environ.get("ORDER","0123")))
-ACT=int(os.environ.get("ACT","0"))
 MINUS_INFINITY = float("-inf")
+
+WEIGH, TRANSPOSE, ACCUMULATE = 1, 3, 4
+"""How many steps each stage of the pipeline lags behind `load`."""
 
 
 @nki.jit
@@ -34,34 +33,29 @@ def flash_attention(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
     Dimensions: q [G, Sq, D], k [Sk, D], v [Sk, D] -> [G, Sq, D]. Causal needs Sq <= Sk: every query sees a key.
 
     Pseudocode:
-        for each step (a query tile, a key block it sees):
-            weights of this step = exp(scores - running maximum)
-            output of the step before += its weights v          # one step behind
-            if that was the tile's last block: normalise and store
+        for each step, a query tile and a block of keys that it sees:
+            load:        q^T of the tile, k^T and v of the block, unless they are in SBUF already
+            weigh:       weights = exp(scores - running maximum)
+            transpose:   the weights, so that keys lie on the partitions
+            accumulate:  output of the tile += weights v; after the tile's last block normalise and store
 
-    The Tensor engine works in order. While the Vector and the Scalar engine turn scores into weights, it has the
-    products of the step before to do; without the lag it would wait for every exponential.
+    Every engine works in order, so the stages are a pipeline: while the Vector and the Scalar engine turn the scores of
+    one step into weights, the Tensor engine has the products of earlier steps to do. Without the lags it would wait for
+    every exponential.
     """
     out = nl.ndarray(q.shape, dtype=q.dtype, buffer=nl.shared_hbm)
     mask = make_diagonal_mask() if causal else None
     chunks = KeyChunks(k, v)
     steps = steps_in_order(q.shape, k.shape[0], causal, chunks)
-    for now in range(len(steps) + L2 + 1):
-        for stage in ORDER:
-            lag = (0, 1, 1 + L1, 1 + L2)[stage]
-            if 0 <= now - lag < len(steps):
-                step = steps[now - lag]
-                if stage == 0:
-                    tile = step.tile
-                    if step.is_first:
-                        tile.query = load_queries(q[tile.head, tile.start : tile.stop, :], negated=scale < 0)
-                    step.chunks = chunks.block(step.start, step.stop)
-                if stage == 1:
-                    weigh(step, step.chunks, abs(scale), mask)
-                if stage == 2:
-                    transpose_weights(step)
-                if stage == 3:
-                    accumulate(step, out)
+    for now in range(len(steps) + ACCUMULATE):
+        if now < len(steps):
+            load(steps[now], q, chunks, scale < 0)
+        if 0 <= now - WEIGH < len(steps):
+            weigh(steps[now - WEIGH], abs(scale), mask)
+        if 0 <= now - TRANSPOSE < len(steps):
+            transpose(steps[now - TRANSPOSE])
+        if 0 <= now - ACCUMULATE < len(steps):
+            accumulate(steps[now - ACCUMULATE], out)
     return out
 
 
@@ -82,24 +76,32 @@ def make_diagonal_mask() -> Any:
     return mask
 
 
-def weigh(step: Step, chunks: list[Any], scale: float, mask: Any) -> None:
+def load(step: Step, q: Any, chunks: KeyChunks, negated: bool) -> None:
+    """tile.query [D, m] and step.chunks, pairs (k^T [D, c], v [128, c/128, D]) of the step's n keys."""
+    tile = step.tile
+    if step.is_first:
+        tile.query = load_queries(q[tile.head, tile.start : tile.stop, :], negated)
+    step.chunks = chunks.block(step.start, step.stop)
+
+
+def weigh(step: Step, scale: float, mask: Any) -> None:
     """The weights of one query tile for one key block, relative to the maximum so far.
 
-    Dimensions: tile.query [D, m]; chunks: (k^T [D, c], v [128, c/128, D]) of the block's keys, n in all ->
-    step.weights [m, n] in the dtype of the tensors, step.total [m, 1], tile.low [m, 1] = -scale * row maximum.
+    Dimensions: tile.query [D, m], step.chunks of n keys -> step.weights [m, n] in the dtype of the tensors,
+    step.total [m, 1], tile.low [m, 1] = -scale * row maximum, step.factor [m, 1] unless it is the first block.
 
     Pseudocode:
-        scores = query^T k^T                                    # [m, n] in PSUM
-        scores[:, diagonal : diagonal + m] += mask              # causal, as far as the block reaches
+        scores = query^T k^T                                        # [m, n] in PSUM
+        scores[:, diagonal : diagonal + m] += mask                  # causal, as far as the block reaches
         low = min(-max(scores) * scale, low of earlier blocks)
+        factor = exp(low - low of earlier blocks)                   # what earlier sums shrink by
         weights = exp(scale * scores + low); total = sum(weights)   # one pass of the Scalar engine
     """
     tile = step.tile
-    m = tile.stop - tile.start
-    scores = multiply_scores(tile.query, chunks)
+    scores = multiply_scores(tile.query, step.chunks)
     if mask is not None:
         mask_scores(scores, mask, tile.diagonal - step.start)
-    low = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)
+    low, step.total = column_like(scores), column_like(scores)
     nisa.tensor_reduce(dst=low, op=nl.maximum, data=scores, axis=1, negate=True)
     if step.is_first:
         nisa.tensor_scalar(dst=low, data=low, op0=nl.multiply, operand0=scale)
@@ -107,11 +109,10 @@ def weigh(step: Step, chunks: list[Any], scale: float, mask: Any) -> None:
         nisa.tensor_scalar(
             dst=low, data=low, op0=nl.multiply, operand0=scale, op1=nl.minimum, operand1=tile.low
         )
-        step.factor = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)
+        step.factor = column_like(scores)
         nisa.activation(dst=step.factor, op=nl.exp, data=tile.low, scale=-1.0, bias=low)
-    step.chunks, step.old_low, tile.low = chunks, tile.low, low
+    tile.low = low
     step.weights = nl.ndarray(scores.shape, dtype=tile.query.dtype, buffer=nl.sbuf)
-    step.total = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(
         dst=step.weights,
         op=nl.exp,
@@ -122,7 +123,11 @@ def weigh(step: Step, chunks: list[Any], scale: float, mask: Any) -> None:
         reduce_res=step.total,
         reduce_cmd=nisa.reduce_cmd.reset_reduce,
     )
-    step.low = low
+
+
+def column_like(tile: Any) -> Any:
+    """A new float32 column in SBUF with a row for each of the tile's. Dimensions: [m, f] -> [m, 1]."""
+    return nl.ndarray((tile.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
 
 
 def multiply_scores(query: Any, chunks: list[Any]) -> Any:
@@ -147,14 +152,42 @@ def mask_scores(scores: Any, mask: Any, diagonal: int) -> None:
         nisa.tensor_tensor(dst=window, data1=window, data2=part, op=nl.add)
 
 
+def transpose(step: Step) -> None:
+    """step.transposed: the weights [m, n] as blocks [128 keys, m] in SBUF; the last block may have fewer keys.
+
+    Pseudocode:
+        for each PSUM bank full of blocks (four in float32, eight in bfloat16):
+            transpose block by block into the bank
+            copy them out at once
+    """
+    weights, m = step.weights, step.weights.shape[0]
+    side = nl.tile_size.pmax
+    width = nl.tile_size.psum_bank_fmax_bytes // weights.dtype.itemsize // side * side
+    step.transposed = []
+    for first in range(0, weights.shape[1], width):
+        count = min(width, weights.shape[1] - first)
+        full, rest = divmod(count, side)
+        shape = (min(side, count), full + (rest > 0), m)
+        in_psum = nl.ndarray(shape, dtype=weights.dtype, buffer=nl.psum)
+        in_sbuf = nl.ndarray(shape, dtype=weights.dtype, buffer=nl.sbuf)
+        for block in range(shape[1]):
+            start, height = first + block * side, min(side, count - block * side)
+            nisa.nc_transpose(dst=in_psum[:height, block, :], data=weights[:, start : start + height])
+            step.transposed.append(in_sbuf[:height, block, :])
+        if full:
+            nisa.tensor_copy(dst=in_sbuf[:, :full, :], src=in_psum[:, :full, :])
+        if rest:
+            nisa.tensor_copy(dst=in_sbuf[:rest, full, :], src=in_psum[:rest, full, :])
+
+
 def accumulate(step: Step, out: Any) -> None:
     """Add a step's weighted rows of v to its tile; after the last step, normalise and store.
 
-    Dimensions: step.weights [m, n] -> rows [m, D]; tile.rows [m, D] and tile.total [m, 1] in SBUF; out [G, Sq, D].
+    Dimensions: step.transposed, blocks [128, m] of n keys; tile.rows [m, D] and tile.total [m, 1]; out [G, Sq, D].
 
     Pseudocode:
-        rows = weights v                                        # accumulated in PSUM
-        if there were earlier blocks: factor = exp(low - low of earlier blocks)
+        rows = weights v                                            # accumulated in PSUM
+        if there were earlier blocks:
             rows = tile.rows * factor + rows; total = tile.total * factor + total
         keep both, or store rows / total
     """
@@ -171,44 +204,6 @@ def accumulate(step: Step, out: Any) -> None:
         store(out[tile.head, tile.start : tile.stop, :], rows, total)
 
 
-def rescale_and_add(old: Any, factor: Any, new: Any) -> Any:
-    """old * factor + new in SBUF. Dimensions: old, new [m, f], factor [m, 1]."""
-    result = nl.ndarray(old.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(
-        dst=result, data=old, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=new
-    )
-    return result
-
-
-def transpose_weights(step: Step) -> None:
-    """step.transposed: weights[m, n] as tiles [128, n', m] in SBUF, as many blocks of 128 keys as a PSUM bank holds.
-
-    A last block of fewer than 128 keys leaves its other partitions unwritten.
-    """
-    weights = step.weights
-    m, n = weights.shape
-    side = nl.tile_size.pmax
-    width = nl.tile_size.psum_bank_fmax_bytes // weights.dtype.itemsize // side * side
-    step.transposed = []
-    for first in range(0, n, width):
-        count = min(width, n - first)
-        full, rest = divmod(count, side)
-        shape = (min(side, count), full + (rest > 0), m)
-        in_psum = nl.ndarray(shape, dtype=weights.dtype, buffer=nl.psum)
-        in_sbuf = nl.ndarray(shape, dtype=weights.dtype, buffer=nl.sbuf)
-        for block in range(shape[1]):
-            start = first + block * side
-            columns = weights[:, start : min(start + side, n)]
-            nisa.nc_transpose(dst=in_psum[: columns.shape[1], block, :], data=columns)
-        if full:
-            nisa.tensor_copy(dst=in_sbuf[:, :full, :], src=in_psum[:, :full, :], engine=nisa.engine.scalar if ACT==1 or ACT==2 and (first//width+step.start//1024)%2==1 else nisa.engine.vector)
-        if rest:
-            nisa.tensor_copy(dst=in_sbuf[:rest, full, :], src=in_psum[:rest, full, :])
-        for block in range(shape[1]):
-            height = min(side, count - block * side)
-            step.transposed.append(in_sbuf[:height, block, :])
-
-
 def multiply_values(step: Step) -> Any:
     """rows[m, D] = weights[m, n] v[n, D], accumulated over 128 keys at a time in one PSUM bank."""
     blocks_per_chunk = nl.tile_size.psum_bank_fmax // nl.tile_size.pmax
@@ -221,9 +216,18 @@ def multiply_values(step: Step) -> Any:
     return rows
 
 
+def rescale_and_add(old: Any, factor: Any, new: Any) -> Any:
+    """old * factor + new in SBUF. Dimensions: old, new [m, f], factor [m, 1]."""
+    result = nl.ndarray(old.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=result, data=old, op0=nl.multiply, operand0=factor, op1=nl.add, operand1=new
+    )
+    return result
+
+
 def store(out: Any, rows: Any, total: Any) -> None:
     """out[m, D] = rows / total, rounded once to the type of the tensor."""
-    inverse = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.sbuf)
+    inverse = column_like(total)
     tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
     nisa.reciprocal(dst=inverse, data=total)
     nisa.tensor_scalar(dst=tile, data=rows, op0=nl.multiply, operand0=inverse)

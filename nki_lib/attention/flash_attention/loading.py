@@ -82,7 +82,7 @@ def load_by_partition(rows: Any) -> Any:
 
 def transpose_keys(tile: Any, count: int) -> Any:
     """[128, c/128, D] -> [D, c], through one PSUM bank."""
-    side, blocks, depth = tile.shape
+    blocks, depth = tile.shape[1:]
     in_psum = nl.ndarray((depth, count), dtype=tile.dtype, buffer=nl.psum)
     keys = nl.ndarray((depth, count), dtype=tile.dtype, buffer=nl.sbuf)
     for block in range(blocks):

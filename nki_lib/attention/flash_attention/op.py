@@ -57,7 +57,9 @@ def check_arguments(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Raise for what cannot be computed, naming the argument."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dim() != 4:
-            raise _error(errors.ShapeError, name, tensor, "4 dimensions, [batch, heads, length, head dimension]")
+            raise _error(
+                errors.ShapeError, name, tensor, "4 dimensions, [batch, heads, length, head dimension]"
+            )
         if tensor.dtype not in DTYPES:
             raise _error(errors.DtypeError, name, tensor, "float32, bfloat16 or float16", "cast it first")
         if tensor.device.type not in DEVICES:
@@ -72,7 +74,9 @@ def check_arguments(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise _error(errors.ShapeError, "v", v, f"shape {list(k.shape)}, as k")
     if k.shape[1] != q.shape[1] and (k.shape[1] == 0 or q.shape[1] % k.shape[1] != 0):
         allowed = f"a number of heads that divides the {q.shape[1]} of q"
-        raise _error(errors.ShapeError, "k", k, allowed, "pass k and v with one head per group of query heads")
+        raise _error(
+            errors.ShapeError, "k", k, allowed, "pass k and v with one head per group of query heads"
+        )
     if q.shape[3] > nl.tile_size.pmax:
         remedy = "split the heads: the head dimension lies on the partitions"
         raise _error(errors.ShapeError, "q", q, f"a head dimension of at most {nl.tile_size.pmax}", remedy)
@@ -83,5 +87,13 @@ def _error(
 ) -> errors.NkiError:
     found = f"{tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}"
     return kind(
-        f"flash_attention: cannot take this `{name}`", operand=name, found=found, allowed=allowed, remedy=remedy
+        f"flash_attention: cannot take this `{name}`",
+        operand=name,
+        found=found,
+        allowed=allowed,
+        remedy=remedy,
     )
+
+
+OPERATOR = torch.ops.nki_lib.flash_attention.default
+"""What `nki_lib.flash_attention` calls."""

@@ -11,8 +11,7 @@ from typing import Any
 
 import nki.language as nl
 
-import os
-CHUNKS_PER_BLOCK = int(os.environ.get("CPB","2"))  # PSUM banks of a score tile; two tiles are in flight, four banks are left for the rest
+CHUNKS_PER_BLOCK = 2  # PSUM banks of a score tile; two tiles are in flight, four banks are left for the rest
 GROUP_TILES = 16
 
 
@@ -36,7 +35,7 @@ class Tile:
 
 @dataclass(eq=False)
 class Step:
-    """One tile against the keys start ... stop - 1, and what `weigh` leaves for `accumulate`."""
+    """One tile against the keys start ... stop - 1, and what each stage leaves for the next."""
 
     tile: Tile
     start: int
@@ -45,10 +44,9 @@ class Step:
     is_last: bool
     chunks: Any = None
     weights: Any = None
-    transposed: Any = None
     total: Any = None
-    low: Any = None
     factor: Any = None
+    transposed: Any = None
 
 
 def steps_in_order(shape: tuple[int, ...], keys: int, causal: bool, chunks: Any) -> list[Step]:

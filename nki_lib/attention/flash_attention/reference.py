@@ -1,4 +1,4 @@
-"""What flash attention computes, in plain PyTorch: the oracle of its tests. Any floating dtype; use float64 as the truth."""
+"""What flash attention computes, in plain PyTorch: the oracle of its tests. In float64 it is the truth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: f
     Dimensions: q [B, Hq, Sq, D]; k, v [B, Hkv, Sk, D], Hq a multiple of Hkv -> [B, Hq, Sq, D]. A query that sees no
     key gets zeros. The whole score matrix is in memory.
     """
-    batch, heads, queries, depth = q.shape
+    heads, queries, depth = q.shape[1:]
     keys = k.shape[2]
     if q.numel() == 0 or keys == 0:
         return q.new_zeros(q.shape)
