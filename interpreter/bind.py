@@ -81,7 +81,9 @@ class Binder:
             seen[spec.name] = self.register(value) if isinstance(value, Register) else value
         for operand in instruction.operands:
             value = values[operand.name]
-            if type(value) is Access:
+            if operand.name in instruction.unbound:
+                value = None
+            elif type(value) is Access:
                 value = self._array(operand, value, arranged, operand.name in buffered)
             elif operand.many:
                 members = zip(operand.members(len(value)), value)

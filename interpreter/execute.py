@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from interpreter.cores import run_cores
 from interpreter.plan import Plan
 
 
@@ -16,6 +17,9 @@ def execute(plan: Plan, arrays: Mapping[str, np.ndarray]) -> None:
     """
     with plan.lock, np.errstate(all="ignore"):
         bind_external(plan, arrays)
+        if plan.others:
+            run_cores([plan.calls, *plan.others])
+            return
         for function, arguments in plan.calls:
             function(*arguments)
 

@@ -103,6 +103,14 @@ class Blocks:
     def __contains__(self, buffer: Buffer) -> bool:
         return buffer.name in self._storage
 
+    def names(self) -> set[str]:
+        """Names of the buffers that have storage here."""
+        return set(self._storage)
+
+    def share(self, buffer: Buffer, storage: Storage) -> None:
+        """Use storage that another core has made."""
+        self._storage[buffer.name] = storage
+
     def own(self, buffer: Buffer) -> Storage:
         """Give a buffer a contiguous block of its own, recycled if one of its size is free."""
         pool = self._free.get(buffer.nbytes)

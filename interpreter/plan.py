@@ -12,6 +12,7 @@ from interpreter.loops import Trips, run_all, run_for, run_while
 from interpreter.memory import Blocks, Storage, overlapping_groups, poison, view
 from interpreter.shadows import Shadows
 from interpreter.workspace import Registers, Scratch
+from nki.enums import MemoryRegion
 from nki.ir.control import Loop, Node, Register, steps
 from nki.ir.effects import STATES
 from nki.ir.instruction import Instruction
@@ -24,7 +25,8 @@ Rebinding = tuple[list[Call], int, int, str, np.dtype[Any], Shape, Shape, int]
 class Plan:
     """The executable form of a program.
 
-    calls: what is run, in order; a loop is one call that holds its body.
+    calls: what is run, in order; a loop is one call that holds its body. others: the same for further cores.
+    shared: the internal tensors of shared HBM, which all cores see.
     rebindings: (list of calls, call, argument, buffer name, dtype, shape, byte strides, byte offset) of every window on
     a tensor that comes from outside, an argument or a result, whose array differs from call to call.
     trips: how often loops ran, if somebody counts.
@@ -34,25 +36,29 @@ class Plan:
     def __init__(self, program: Program, fill: frozenset[str] = frozenset()) -> None:
         self.program = program
         self.calls: list[Call] = []
+        self.others: list[list[Call]] = [[] for _ in program.cores[1:]]
         self.rebindings: list[Rebinding] = []
         self.trips = Trips()
         self.lock = threading.Lock()
         self.external = {b.name: b for b in (*program.arguments, *program.results)}
         self.fill = fill
-        for core in program.cores:
-            _CorePlan(self, core)
+        self.shared = Blocks()
+        for buffer in shared_tensors(program):
+            self.shared.own(buffer)
+        for nodes, calls in zip(program.cores, [self.calls, *self.others]):
+            _CorePlan(self, nodes, calls)
 
 
 class _CorePlan:
     """Builds the calls of one core into its plan."""
 
-    def __init__(self, plan: Plan, nodes: list[Node]) -> None:
+    def __init__(self, plan: Plan, nodes: list[Node], calls: list[Call]) -> None:
         self.plan = plan
         self.blocks = Blocks()
         self.states: dict[str, np.ndarray] = {}
         self.registers = Registers()
         self.start: list[Call] = []
-        self.calls = plan.calls
+        self.calls = calls
         self.calls.append((run_all, (self.start,)))
         self.index = 0
         groups = overlapping_groups([b for b in plan.program.buffers if b.placed and b.memory.on_chip])
@@ -60,7 +66,7 @@ class _CorePlan:
         self.line = line = line_up(nodes)
         self.shadows = Shadows(line, shared)
         self.binder = Binder(self._storage, self._state, Scratch(), self.shadows, self.registers.__getitem__)
-        self.births, self.deaths = _lifetimes(line, shared.union(plan.external))
+        self.births, self.deaths = _lifetimes(line, shared.union(plan.external, plan.shared.names()))
         self._place(plan.program, groups)
         self._nodes(nodes, self.calls, None)
         self.start.append((self.registers.clear, ()))
@@ -112,7 +118,9 @@ class _CorePlan:
         for buffer in self.plan.external.values():
             self.blocks.external(buffer, np.zeros(buffer.nbytes, np.uint8))
         for buffer in program.buffers:
-            if buffer.data is not None and buffer not in self.blocks:
+            if buffer in self.plan.shared:
+                self.blocks.share(buffer, self.plan.shared[buffer])
+            elif buffer.data is not None and buffer not in self.blocks:
                 storage = self.blocks.own(buffer)
                 view(storage, Access.whole(buffer))[...] = buffer.data
         for group in groups:
@@ -152,6 +160,15 @@ class _CorePlan:
                     if argument is window:
                         place = (window.dtype, window.shape, strides, offset)
                         self.plan.rebindings.append((self.calls, base + index, position, name, *place))
+
+
+def shared_tensors(program: Program) -> list[Buffer]:
+    """Tensors in shared HBM that neither come from outside nor go there, in a program for several cores."""
+    if len(program.cores) == 1:
+        return []
+    outside = {b.name for b in (*program.arguments, *program.results)}
+    shared = MemoryRegion.shared_hbm
+    return [b for b in program.buffers if b.memory is shared and b.name not in outside and b.data is None]
 
 
 def _lifetimes(line: Line, others: set[str]) -> tuple[dict[int, list[Buffer]], dict[int, list[Buffer]]]:

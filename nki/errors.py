@@ -214,6 +214,12 @@ class DynamicBoundsError(NkiValidationError, BoundsError):
     code = "dynamic-out-of-bounds"
 
 
+class DeadlockError(NkiValidationError, RuntimeError):
+    """Cores wait for each other for ever."""
+
+    code = "deadlock"
+
+
 class PartitionLimitError(NkiValidationError, AssertionError):
     """More partitions than the hardware has."""
 

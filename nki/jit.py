@@ -135,7 +135,7 @@ class Kernel:
     ) -> Any:
         """Run the kernel on the caller's tensors. `out`: contiguous arrays for the results, instead of new ones."""
         arguments = self.bind(args, kwargs)
-        if options.resolved_eager():
+        if options.resolved_eager() and (options.grid or 1) == 1:  # several cores need the whole program first
             return self._run_eager(options, arguments, out)
         try:
             compiled = self._compiled(options, arguments)
@@ -147,6 +147,7 @@ class Kernel:
 
     def _compiled(self, options: Options, arguments: Arguments, breakpoints: str = "refuse") -> Compiled:
         target = options.resolved_target()
+        _check_cores(options.grid, target)
         key = None
         if arguments.key is not None:
             key = (arguments.key, target.name, options.grid, options.sanitize)
@@ -243,15 +244,26 @@ class Launch:
 def _checked_grid(grid: Any) -> int:
     if isinstance(grid, tuple) and len(grid) == 1:
         grid = grid[0]
-    if not isinstance(grid, int) or isinstance(grid, bool) or grid != 1:
+    if not isinstance(grid, int) or isinstance(grid, bool) or grid < 1:
         raise errors.ArgumentError(
-            f"kernel[{grid!r}]: this release runs a kernel on one core",
+            f"kernel[{grid!r}]: the launch bracket takes the number of cores",
             found=repr(grid),
-            allowed="kernel[1](...)",
+            allowed="kernel[1](...), or kernel[2](...) on trn2 and later",
             remedy="launch with kernel[1](...) or kernel(...)",
             span=capture(2),
         )
     return grid
+
+
+def _check_cores(grid: int | None, target: Target) -> None:
+    if grid is not None and grid > target.default_lnc:
+        raise errors.TargetError(
+            f"a kernel cannot be launched on {grid} cores of {target.name}",
+            found=f"kernel[{grid}]",
+            allowed=f"at most kernel[{target.default_lnc}] on {target.name}",
+            remedy="launch with kernel[1](...)" + ("" if target.default_lnc > 1 else ", or run with target='trn2'"),
+            span=capture(3),
+        )
 
 
 def raise_likely_faults(program: Program) -> None:

@@ -128,7 +128,10 @@ def _classify(code: CodeType) -> tuple[CodeType, bool, bool]:
 
 
 def capture(skip: int = 1) -> Span:
-    """The span of the caller, `skip` frames up. Costs about a microsecond once a call site is known."""
+    """The span of the caller, `skip` frames up. Costs about a microsecond once a call site is known.
+
+    Inside a kernel it goes down to the kernel itself, outside it is the innermost user frame alone.
+    """
     frame: FrameType | None = sys._getframe(skip)
     key: list[int] = []
     while frame is not None:
@@ -156,6 +159,8 @@ def _intern(key: tuple[int, ...], frame: FrameType | None) -> Span:
             codes.append(code)
             frames.append(_frame_of(code, frame.f_lasti, frame.f_lineno))
         frame = frame.f_back
+    else:
+        del frames[1:]  # outside of a kernel: what called the caller is no part of it
     span = Span(tuple(frames)) if frames else UNKNOWN
     _interned[key] = (span, tuple(codes))
     return span

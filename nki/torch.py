@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import numpy as np
 
@@ -50,7 +50,8 @@ def nki_op(
     concrete sizes, not dynamic ones).
     mutates_args: names of the arguments the operator writes.
     schema: e.g. "(Tensor a, Tensor b, float scale) -> Tensor"; by default inferred from annotations. Parameters of a
-    kernel that have none are tensors, or of the type of their default value.
+    kernel that have none, or `Any`, are tensors, or of the type of their default value; it returns one tensor, or as
+    many as its annotation `tuple[...]` has members.
     target: the generation a kernel is staged for; the default is the environment's.
 
     The operator has no gradient: a backward pass through it raises NoBackwardError, unless you register one with the
@@ -169,16 +170,19 @@ def _blank(value: Any) -> Any:
 
 def _schema(kernel: Kernel, mutates_args: str | Iterable[str]) -> str:
     """The operator's schema, with tensors and default values' types where the kernel has no annotations."""
+    try:
+        known = inspect.get_annotations(kernel.func, eval_str=True)
+    except (NameError, AttributeError, SyntaxError):
+        known = {}
     parameters = []
     for parameter in kernel.signature.parameters.values():
-        known = parameter.annotation in (Tensor, int, float, bool, str)
-        annotation: Any = parameter.annotation if known else Tensor
-        if not known and parameter.default is not inspect.Parameter.empty:
-            annotation = type(parameter.default)
+        annotation = known.get(parameter.name)
+        if annotation not in (Tensor, int, float, bool, str):
+            has_default = parameter.default not in (inspect.Parameter.empty, None)
+            annotation = type(parameter.default) if has_default else Tensor
         parameters.append(parameter.replace(annotation=annotation))
-    returned = kernel.signature.return_annotation
-    if returned is inspect.Signature.empty:
-        returned = Tensor
+    results = len(get_args(known.get("return"))) if get_origin(known.get("return")) is tuple else 1
+    returned = Tensor if results == 1 else tuple[(Tensor,) * results]  # type: ignore[misc]
 
     def prototype() -> None: ...
 

@@ -97,8 +97,11 @@ def stage(
         program.arguments = [tensor.access.buffer for tensor in tensors]
         try:
             hooks.enter_source(kernel, kernel=True)
-            call = inspect.BoundArguments(inspect.signature(kernel), OrderedDict(arguments.filled(tensors)))
-            result = _run(rewrite_kernel(kernel, hooks), call)
+            for core in range(builder.grid or 1):
+                builder.begin_core(core)
+                values = OrderedDict(arguments.filled(tensors))
+                call = inspect.BoundArguments(inspect.signature(kernel), values)
+                _set_results(program, _run(rewrite_kernel(kernel, hooks), call), core)
         except NeedsEager:
             raise
         except errors.NkiError as error:
@@ -107,7 +110,6 @@ def stage(
             raise
         except Exception as error:
             raise _user_error(error) from error
-    _set_results(program, result)
     return program, dependencies
 
 
@@ -166,13 +168,21 @@ def _user_error(error: Exception) -> errors.NkiError:
     return wrapped
 
 
-def _set_results(program: Program, result: Any) -> None:
-    if result is None:
-        return
+def _set_results(program: Program, result: Any, core: int) -> None:
+    """Note what the kernel returned; all cores return the same tensors."""
     several = isinstance(result, (tuple, list))
-    program.result_form = "tuple" if several else "one"
-    for position, item in enumerate(result if several else (result,)):
-        program.results.append(_result(program, item, position if several else None))
+    form = "none" if result is None else "tuple" if several else "one"
+    items = () if result is None else tuple(result) if several else (result,)
+    buffers = [_result(program, item, position if several else None) for position, item in enumerate(items)]
+    if core and (form != program.result_form or buffers != program.results):
+        raise errors.ReturnError(
+            f"core {core} returns other tensors than core 0",
+            found=", ".join(buffer.describe() for buffer in buffers) or "nothing",
+            allowed=", ".join(buffer.describe() for buffer in program.results) or "nothing",
+            remedy="return the same tensors of shared HBM on every core",
+            span=program.span,
+        )
+    program.result_form, program.results = form, buffers
 
 
 def _result(program: Program, item: Any, position: int | None) -> Buffer:
@@ -180,7 +190,7 @@ def _result(program: Program, item: Any, position: int | None) -> Buffer:
     if not isinstance(item, NkiTensor):
         raise errors.ReturnError(
             f"{what} is a {type(item).__name__}, not a tensor",
-            found=f"{item!r:.80}",
+            found=f"{item!r:.80}" if isinstance(item, (int, float, str)) else type(item).__name__,
             allowed="a tensor allocated with buffer=nl.shared_hbm, or a tuple of them",
             remedy="store the result into an output tensor and return that",
             span=program.span,

@@ -59,6 +59,8 @@ class Builder:
         self.name_of_tile: Callable[[], str | None] | None = None
         self.block: list[Node] = self.program.cores[0]
         self.loops: list[Loop] = []
+        self._shared: list[Buffer] = []
+        self._shared_left: list[Buffer] = []
         self._names: set[str] = set()
         self._counter: dict[str, int] = {}
         self._seen_warnings: set[tuple[str, str, Span]] = set()
@@ -70,6 +72,29 @@ class Builder:
 
     def __exit__(self, *_: object) -> None:
         _current.builder = self._outer
+
+    def begin_core(self, core: int) -> None:
+        """What follows is staged for another core: its own instructions, tiles and registers; tensors of shared HBM are
+        those of the first core, matched in the order in which they are made."""
+        self.core = core
+        while len(self.program.cores) <= core:
+            self.program.cores.append([])
+        self.block = self.program.cores[core]
+        self.groups = AccumulationGroups()
+        self._shared_left = list(self._shared)
+
+    def _shared_tensor(self, shape: Shape, dtype: DType) -> Buffer:
+        """The next shared tensor of the first core, which another core declares again."""
+        first = self._shared_left.pop(0) if self._shared_left else None
+        if first is None or first.shape != shape or first.dtype != dtype:
+            raise errors.KernelError(
+                f"core {self.core} makes a tensor in shared HBM that core 0 does not make at this point",
+                found=f"{list(shape)} {dtype}",
+                allowed=first.describe() if first is not None else "no further tensor in shared HBM",
+                remedy="allocate the same shared tensors in the same order on every core",
+                span=capture(3),
+            )
+        return first
 
     def buffer(
         self,
@@ -84,6 +109,9 @@ class Builder:
         span: Span | None = None,
     ) -> Buffer:
         """Declare storage; its name in the program is made from `label` and is unique. `span`: default the caller."""
+        shared = memory is MemoryRegion.shared_hbm and role == "internal"
+        if shared and self.core:
+            return self._shared_tensor(shape, dtype)
         label = label or (self.name_of_tile() if self.name_of_tile else None) or ""
         buffer = Buffer(
             self._unique(label or memory.value),
@@ -101,6 +129,8 @@ class Builder:
         if address is not None:
             self.program.flags.add("fixed_order")
         self.program.buffers.append(buffer)
+        if shared:
+            self._shared.append(buffer)
         if self.on_buffer is not None:
             self.on_buffer(buffer)
         return buffer

@@ -85,3 +85,14 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         value = ((value ^ (value >> np.uint64(shift))) * np.uint64(factor)) & low
     return value ^ (value >> np.uint64(16))
+
+
+RENDEZVOUS = "rendezvous"
+"""The instruction waits until the other core has come to its counterpart, and may exchange data with it."""
+
+
+def meet(key: object, give: object, take: object, instruction: object) -> None:
+    """What a meeting instruction's semantics yields instead of a computation: the machine that runs several cores
+    recognises this function and never calls it. Instructions with one `key` meet; `give` of each is copied into `take`
+    of the other (both `None` for a mere barrier)."""
+    raise AssertionError("a rendezvous was run on a machine with one core")

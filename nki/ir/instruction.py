@@ -65,6 +65,7 @@ class Instruction:
     limits: dimension letter -> name of the `Target` field that bounds it.
     layout: "elementwise" (all free axes alike, partition axis first), or "declared" (see `array_shapes`).
     states: names of engine registers it reads or writes (kept between instructions, see `nki/ir/effects.py`).
+    unbound: operands that only name a tensor; `semantics` gets `None` for them.
     accumulates: whether its writes form accumulation groups (see `nki/ir/groups.py`).
     effects: what it does besides writing operands, from the closed list in `nki/ir/effects.py`.
     """
@@ -84,6 +85,7 @@ class Instruction:
     layout: ClassVar[str] = "elementwise"
     states: ClassVar[tuple[str, ...]] = ()
     effects: ClassVar[tuple[str, ...]] = ()
+    unbound: ClassVar[tuple[str, ...]] = ()
     accumulates: ClassVar[bool] = False
     has_engine_parameter: ClassVar[bool] = False
     abstract: ClassVar[bool] = False
@@ -99,12 +101,12 @@ class Instruction:
         self.pairs: tuple[tuple[Operand, Access], ...] = tuple(
             [(operand, values[operand.name]) for operand in self.operands if type(values[operand.name]) is Access]
         )
+        for operand in self.lists:
+            self.pairs += tuple(zip(operand.members(len(values[operand.name])), values[operand.name]))
         self.is_dynamic = False
         for _, access in self.pairs:
             if access.dynamic is not None:
                 self.is_dynamic = True
-        for operand in self.lists:
-            self.pairs += tuple(zip(operand.members(len(values[operand.name])), values[operand.name]))
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -22,6 +22,7 @@ SBUF = frozenset({MemoryRegion.sbuf})
 PSUM = frozenset({MemoryRegion.psum})
 ON_CHIP = SBUF | PSUM
 HBM = frozenset({MemoryRegion.private_hbm, MemoryRegion.shared_hbm})
+SHARED_HBM = frozenset({MemoryRegion.shared_hbm})
 HBM_OR_SBUF = HBM | SBUF
 EVERYWHERE = HBM | ON_CHIP
 

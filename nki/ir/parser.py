@@ -81,7 +81,8 @@ class _Reader:
                 message = f"core {number} stands where core {expected} is expected"
                 allowed = "cores counted from 0, in order"
                 raise self.source.error(number, message, allowed=allowed, remedy=f"call it core {expected}")
-            builder = Builder(program.name, program.target, core=expected)
+            grid = len(self.tree.cores) if len(self.tree.cores) > 1 else None
+            builder = Builder(program.name, program.target, grid=grid, core=expected)
             builder.program.buffers = program.buffers
             core = Core(self.source, builder, self.buffers, self.spans)
             for line in lines:

@@ -23,6 +23,7 @@ from nki.isa.affine_select import affine_select
 from nki.isa.bn_aggr import bn_aggr
 from nki.isa.bn_stats import bn_stats
 from nki.isa.dma_compute import dma_compute
+from nki.isa.core_barrier import core_barrier
 from nki.isa.dma_copy import dma_copy
 from nki.isa.dma_transpose import dma_transpose
 from nki.isa.dropout import dropout
@@ -48,6 +49,7 @@ from nki.isa.range_select import range_select
 from nki.isa.reciprocal import reciprocal
 from nki.isa.rng import rng
 from nki.isa.scalar_tensor_tensor import scalar_tensor_tensor
+from nki.isa.sendrecv import sendrecv
 from nki.isa.select_reduce import select_reduce
 from nki.isa.sequence_bounds import sequence_bounds
 from nki.isa.set_rng_seed import set_rng_seed
@@ -93,6 +95,7 @@ __all__ = [
     "bn_stats",
     "dge_mode",
     "dma_compute",
+    "core_barrier",
     "dma_copy",
     "dma_engine",
     "dma_transpose",
@@ -130,6 +133,7 @@ __all__ = [
     "select_reduce",
     "sequence_bounds",
     "set_rng_seed",
+    "sendrecv",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",

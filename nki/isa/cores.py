@@ -26,6 +26,8 @@ def whole_cores_fault(name: str, access: Access) -> Fault | None:
 
 def first_partitions(access: Access) -> Access:
     """The part of a window that lies in the first partition of each processor, counted from the window's own."""
+    if access.dynamic is not None:
+        return access
     count = -(-access.partitions // CORE_PARTITIONS)
     shape, strides = (count, *access.shape[1:]), (access.strides[0] * CORE_PARTITIONS, *access.strides[1:])
     return Access(access.buffer, access.dtype, access.offset, shape, strides)

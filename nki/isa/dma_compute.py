@@ -25,6 +25,7 @@ from nki.ir.operands import (
 )
 from nki.ir.verify import Fault, rule
 from nki.isa.costs_dma import copy_transfer
+from nki.isa.dma_rules import indexed_rows_fault
 from nki.isa.export import instruction
 from nki.isa.kinds import NUMBERS, operators
 from nki.target import Target
@@ -75,9 +76,13 @@ class dma_compute(Instruction):
             remedy="scale a tile with nisa.tensor_scalar before",
         )
 
+    @rule("rows chosen by an index tensor are not supported yet (semantics rule 101)")
+    def rows_are_fixed(self, target: Target) -> Fault | None:
+        return indexed_rows_fault(self)
+
     @rule("oob_mode.skip is for gathers and scatters (semantics rule 101)")
     def nothing_to_skip(self, target: Target) -> Fault | None:
-        if self.oob_mode is not OobMode.skip:
+        if self.oob_mode is not OobMode.skip or self.is_dynamic:
             return None
         return Fault(
             operand="oob_mode",

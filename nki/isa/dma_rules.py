@@ -20,6 +20,19 @@ ISSUERS = {
 hardware block whichever of the two sequencers is asked."""
 
 
+def indexed_rows_fault(instruction: Instruction) -> Fault | None:
+    """The fault if an operand's rows are chosen by an index tensor, for instructions that have no such form here."""
+    for operand, access in instruction.accesses():
+        if access.dynamic is not None and access.dynamic.kind == "vector":
+            return Fault(
+                operand=f"{operand.name}: {access.describe()}",
+                found="a view with vector_offset",
+                allowed="a fixed place, or one moved by a scalar_offset",
+                remedy="gather the rows into a tile first: nisa.dma_copy(dst=tile, src=view)",
+            )
+    return None
+
+
 class DescriptorInstruction(Instruction, abstract=True):
     """A DMA with the parameters `dge_mode` (who makes the descriptors) and `priority` (class of service)."""
 

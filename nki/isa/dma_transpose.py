@@ -29,7 +29,7 @@ from nki.ir.program import Access, Shape
 from nki.ir.verify import Fault, rule
 from nki.isa.apply import Array, bits
 from nki.isa.costs_dma import contiguous_run, copy_phases
-from nki.isa.dma_rules import DescriptorInstruction
+from nki.isa.dma_rules import DescriptorInstruction, indexed_rows_fault
 from nki.isa.export import instruction
 from nki.target import Target
 
@@ -170,9 +170,13 @@ class dma_transpose(DescriptorInstruction):
         remedy = "leave `dge_mode` out, or transpose in pieces of that size"
         return Fault(f"src: {self.src.describe()}", found, allowed, remedy)
 
+    @rule("rows chosen by an index tensor are not supported yet (semantics rule 99)")
+    def rows_are_fixed(self, target: Target) -> Fault | None:
+        return indexed_rows_fault(self)
+
     @rule("oob_mode.skip is for transposes of gathered rows (semantics rule 99)")
     def nothing_to_skip(self, target: Target) -> Fault | None:
-        if self.oob_mode is not OobMode.skip:
+        if self.oob_mode is not OobMode.skip or self.is_dynamic:
             return None
         return Fault(
             operand="oob_mode",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki.errors import BoundsError, OperandDtypeError
+from nki.errors import DynamicBoundsError, OperandDtypeError
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access
 from nki.ir.verify import Fault
@@ -24,7 +24,7 @@ def other_dtype_fault(dst: Access, src: Access, name: str) -> Fault | None:
 
 
 def check_indices(instruction: Instruction, name: str, indices: Array, last: int) -> None:
-    """Raise `BoundsError` for the first of the unsigned `indices` [partitions, ...] beyond `last`.
+    """Raise `DynamicBoundsError` for the first of the unsigned `indices` [partitions, ...] beyond `last`.
 
     The documentation leaves such an access undefined.
     """
@@ -32,7 +32,7 @@ def check_indices(instruction: Instruction, name: str, indices: Array, last: int
         return
     place = tuple(int(i[0]) for i in (indices > last).nonzero())
     found = int(indices[place])
-    raise BoundsError(
+    raise DynamicBoundsError(
         f"{instruction.mnemonic}: index {found} in partition {place[0]} of `{name}` leaves the tile it gathers from",
         operand=f"{name}[{', '.join(map(str, place))}]",
         found=f"index {found} in partition {place[0]}",

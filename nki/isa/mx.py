@@ -90,6 +90,8 @@ class MxInstruction(ComputeInstruction, abstract=True):
         """The parts of a scale tile that hold scales."""
         tile: Access = self.__dict__[data]
         whole: Access = self.__dict__[scale]
+        if whole.dynamic is not None:
+            return [whole]
         free = whole.shape[1:]
         if len(free) == 1:
             free = (min(free[0], self.scale_columns(data)),)

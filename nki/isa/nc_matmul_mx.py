@@ -70,7 +70,8 @@ class nc_matmul_mx(Product, MxInstruction):
 
     def reads(self) -> list[Access]:
         windows = [window for pair in self.scaled() for window in self.scale_windows(*pair)]
-        return [self.stationary, self.moving, *windows, *([self.dst] if self.accumulate else ())]
+        added = [self.dst] if self.accumulate else []
+        return [self.stationary, self.moving, *windows, *added, *self.index_windows()]
 
     @rule("the free size of `stationary` is even")
     def stationary_is_even(self, target: Target) -> Fault | None:

@@ -52,7 +52,7 @@ class nonzero_with_count(ComputeInstruction):
         return {operand.name: (a.partitions, a.free) for operand, a in self.accesses()}
 
     def reads(self) -> list[Access]:
-        return [first_partitions(self.src)]
+        return [first_partitions(self.src), *self.index_windows()]
 
     def writes(self) -> list[Access]:
         return [first_partitions(self.dst)]

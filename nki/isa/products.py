@@ -45,7 +45,8 @@ class Product(ComputeInstruction, abstract=True):
 
     def reads(self) -> list[Access]:
         """The inputs, and `dst` only if it is added to."""
-        return [a for operand, a in self.accesses() if self.accumulate or not operand.is_output]
+        windows = [a for operand, a in self.accesses() if self.accumulate or not operand.is_output]
+        return windows + self.index_windows()
 
     def resolve(self, builder: Builder) -> None:
         """Decide `accumulate=None` by what products have been written to `dst`."""

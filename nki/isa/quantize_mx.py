@@ -60,7 +60,7 @@ class quantize_mx(MxInstruction):
         return {operand.name: (a.partitions, a.free) for operand, a in self.accesses()}
 
     def reads(self) -> list[Access]:
-        return [self.src]
+        return [self.src, *self.index_windows()]
 
     def writes(self) -> list[Access]:
         return [self.dst, *self.scale_windows("dst", "dst_scale")]

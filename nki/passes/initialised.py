@@ -22,25 +22,35 @@ def check_initialised(program: Program, *, strict: bool = True) -> frozenset[str
     documented poison before the run: those read uninitialised, and results that are not written completely.
     """
     walk = _Walk(program, strict)
-    for core in program.cores:
-        for instruction in flatten(core):
+    for core, nodes in enumerate(program.cores):
+        walk.elsewhere = _written_by_others(program, core)
+        for instruction in flatten(nodes):
             walk.step(instruction)
     walk.results()
     return frozenset(walk.poisoned)
 
 
+def _written_by_others(program: Program, core: int) -> set[str]:
+    """Tensors that another core writes: whether it has done so yet is a matter of barriers, not of initialisation."""
+    others = (nodes for number, nodes in enumerate(program.cores) if number != core)
+    return {access.buffer.name for nodes in others for i in flatten(nodes) for access in i.writes()}
+
+
 class _Walk:
+    """elsewhere: names of tensors that other cores write too."""
+
     def __init__(self, program: Program, strict: bool) -> None:
         self.program = program
         self.strict = strict
         self.complete = {b.name for b in program.arguments} | {b.name for b in program.buffers if b.data is not None}
+        self.elsewhere: set[str] = set()
         self.masks: dict[str, WrittenMask] = {}
         self.poisoned: set[str] = set()
         self.owners = Owners(program.buffers)
 
     def step(self, instruction: Instruction) -> None:
         for access in instruction.reads():
-            if access.buffer.name not in self.complete:
+            if access.buffer.name not in self.complete and access.buffer.name not in self.elsewhere:
                 self._read(instruction, access)
             if access.buffer.name in self.owners:
                 self._owned(instruction, access)

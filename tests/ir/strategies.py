@@ -57,7 +57,7 @@ TEXTS = (
 )
 NUMBERS = (0, 1, -1, 7, 2**31, -(2**70), 0.0, -0.0, 0.1, 1e-45, -1.5e300, math.inf, -math.inf, math.nan)
 VALUES = (
-    *(None, True, False, (), (1, 2, 3), ((1, 4), (0, 2)), ((-3, 1),)),
+    *(None, True, False, (), (1, 2, 3), (0,) * 32, ((1, 4), (0, 2)), ((-3, 1),)),
     *(member for e in vars(enums).values() if isinstance(e, type) and issubclass(e, Enum) for member in e),
     *ALL,
 )
@@ -166,9 +166,7 @@ class Maker:
             return Access(buffer, dtype, shape[-1] - 1, shape, (*row_major(shape)[:-1], -1))
         return Access(buffer, dtype, 0, shape, row_major(shape))
 
-    def operand(
-        self, operand: Operand, sizes: dict[str, int], usual: DType, dims: Sequence[str] = ()
-    ) -> Any:
+    def operand(self, operand: Operand, sizes: dict[str, int], usual: DType, dims: Sequence[str] = ()) -> Any:
         """A window, several of them, or a number for one operand."""
         if operand.many:
             return tuple(self.operand(o, sizes, usual) for o in operand.members(self.pick([1, 2, 2, 3, 17])))

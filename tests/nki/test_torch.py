@@ -27,7 +27,7 @@ def scale_kernel(x: Any, factor: float = 2.0) -> Any:
 
 
 @nki.jit
-def pair_kernel(x: Any) -> Any:
+def pair_kernel(x: Any) -> tuple[Any, Any]:
     return scale_kernel(x, 2.0), scale_kernel(x, 3.0)
 
 
@@ -81,7 +81,7 @@ def test_compiles() -> None:
 
 
 def test_several_results() -> None:
-    pair = nki_op("nki_tests::pair", pair_kernel, schema="(Tensor x) -> (Tensor, Tensor)")
+    pair = nki_op("nki_tests::pair", pair_kernel)
     x = torch.ones(2, 3)
     two, three = pair(x)
     assert torch.equal(two, x * 2) and torch.equal(three, x * 3)
@@ -94,9 +94,7 @@ def test_mutated_argument() -> None:
     def add_into(x: torch.Tensor, total: torch.Tensor) -> None:
         add_into_kernel(x, total)
 
-    operator = nki_op(
-        "nki_tests::add_into", add_into, fake=lambda x, total: None, mutates_args=("total",)
-    )
+    operator = nki_op("nki_tests::add_into", add_into, fake=lambda x, total: None, mutates_args=("total",))
     x, total = torch.ones(2, 3), torch.full((2, 3), 4.0)
     operator(x, total)
     assert torch.equal(total, x * 5)

@@ -28,7 +28,9 @@ def inputs(
     spread: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v of normal numbers; heads are (Hq, Hkv), lengths (Sq, Sk). `spread` widens the logits."""
-    generator = torch.Generator().manual_seed(batch + 7 * heads[0] + 31 * lengths[0] + 101 * lengths[1] + depth)
+    generator = torch.Generator().manual_seed(
+        batch + 7 * heads[0] + 31 * lengths[0] + 101 * lengths[1] + depth
+    )
     q = torch.randn(batch, heads[0], lengths[0], depth, generator=generator) * spread
     k, v = (torch.randn(batch, heads[1], lengths[1], depth, generator=generator) for _ in range(2))
     return q.to(dtype), k.to(dtype), v.to(dtype)
@@ -39,8 +41,8 @@ def check(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | 
     found = nki_lib.flash_attention(q, k, v, causal=causal, scale=scale)
     assert found.shape == q.shape and found.dtype == q.dtype and found.is_contiguous()
     exact, bound = exact_and_bound(q, k, v, causal, scale)
-    excess = ((found.double() - exact).abs() / bound).max() if found.numel() else torch.zeros(())
-    assert excess <= 1, f"{excess:.2f} times the bound"
+    error = (found.double() - exact).abs()
+    assert (error <= bound).all(), f"{(error / bound).max():.2f} times the bound"
     return found
 
 
@@ -101,8 +103,8 @@ def test_any_call(call: dict[str, Any], causal: bool, scale: float | None, layou
 
 def test_expanded_inputs() -> None:
     q, k, v = inputs(1, (4, 1), (40, 70), 16)
-    whole = nki_lib.flash_attention(q.expand(3, -1, -1, -1), k.expand(3, 4, -1, -1), v.expand(3, 4, -1, -1))
-    assert torch.equal(whole, check(q, k, v).expand(3, -1, -1, -1))
+    check(q.expand(3, -1, -1, -1), k.expand(3, 4, -1, -1), v.expand(3, 4, -1, -1))
+    check(q[:, :, :1].expand(-1, -1, 30, -1), k[:, :, :1].expand(-1, -1, 50, -1), v[:, :, :50], causal=True)
 
 
 def test_as_accurate_as_pytorch() -> None:

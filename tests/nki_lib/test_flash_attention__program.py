@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nki
+from nki.jit import Options
 from nki_lib.attention.flash_attention.kernel import flash_attention as kernel
 
 TARGETS = ("trn1", "trn2", "trn3")
@@ -43,8 +44,8 @@ def test_text_parses_back_to_the_same_bits_and_time(call: Any, tmp_path: Path) -
     staged = nki.simulate(kernel, target="trn2")(*arguments(*call))
     assert again(*tensors).tobytes() == staged.tobytes()
     times = [
-        kernel.compiled(nki.jit.Options(target="trn2"), arguments(*call), {}).timeline(),
-        again.compiled(nki.jit.Options(target="trn2"), tensors, {}).timeline(),
+        kernel.compiled(Options(target="trn2"), arguments(*call), {}).timeline(),
+        again.compiled(Options(target="trn2"), tensors, {}).timeline(),
     ]
     assert times[0].latency_ps == times[1].latency_ps
 
