@@ -86,7 +86,7 @@ test: $(VENV)/.dev ## lint and the whole test suite
 
 .PHONY: property
 property: $(VENV)/.dev ## the property tests with many examples (minutes)
-	@HYPOTHESIS_PROFILE=long $(PYTEST) -n $(JOBS) --dist worksteal tests/property $(ARGS)
+	@HYPOTHESIS_PROFILE=long NKI_FUZZ_COUNT=$${NKI_FUZZ_COUNT:-10000} $(PYTEST) -n $(JOBS) --dist worksteal tests/property $(ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.run ## the table of benchmarks, against plain NumPy in the same process

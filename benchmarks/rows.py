@@ -103,7 +103,8 @@ def _torch_overhead() -> Row:
 
 def _import() -> Row:
     code = "import time; s = time.perf_counter(); import nki; print(time.perf_counter() - s)"
-    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) for _ in range(5)]
+    command = [sys.executable, "-c", code]
+    times = [float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(5)]
     return Row("import nki", min(times), "s", 0.3, at_most=True)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interpreter.arrange import Arrangement, Shown, arrangement
-from interpreter.dynamic import READERS, WRITERS, Place, legal_places
-from interpreter.memory import Storage, byte_layout, view
+from interpreter.memory import Storage, byte_layout
+from interpreter.moving import bind_moving, marks, store_calls
 from interpreter.workspace import Operands, Registers, Scratch
 from nki import dtypes
 from nki.dtypes import caster, round_tf32
@@ -33,7 +33,12 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Binder:
-    """Makes calls of instructions. `storage_of` says where a buffer's bytes are."""
+    """Makes calls of instructions. `storage_of` says where a buffer's bytes are.
+
+    written: which elements accumulating instructions have written, for those that ask while running.
+    before, after: transfers around the calls of the instruction being bound.
+    marks: of its operands, which elements are transferred, if some may be dropped.
+    """
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class Binder:
         register: Callable[[Register], np.ndarray] | None = None,
     ) -> None:
         self.register = register or Registers().__getitem__
+        self.written: Callable[[Access], np.ndarray] | None = None
         self.storage_of = storage_of
         self.shadows = shadows
         self.states = states
@@ -53,8 +59,9 @@ class Binder:
         self._instruction: Instruction | None = None
         self._shared: dict[str, tuple[np.ndarray | None, bool]] = {}
         self._windows: dict[tuple[Any, ...], np.ndarray] = {}
-        self._before: list[Call] = []
-        self._after: list[Call] = []
+        self.before: list[Call] = []
+        self.after: list[Call] = []
+        self.marks: dict[str, np.ndarray] = {}
 
     def calls(self, instruction: Instruction) -> list[Call]:
         """The calls that execute one instruction. External windows among their arguments are listed in `external`."""
@@ -69,11 +76,12 @@ class Binder:
     def _bind(self, instruction: Instruction, buffered: tuple[str, ...]) -> list[Call]:
         self.external = []
         self._arrays = []
-        self._before = []
-        self._after = []
+        self.before = []
+        self.after = []
         self._instruction = instruction
+        self.marks = marks(instruction, self.scratch) if instruction.is_dynamic else {}
         arranged = arrangement(instruction, self._pitches(instruction))
-        operands = Operands(instruction, self.scratch, self.states, arranged.rank)
+        operands = Operands(instruction, self.scratch, self.states, arranged.rank, self.written)
         seen = operands.__dict__
         values = instruction.__dict__
         for spec in instruction.registers:
@@ -90,19 +98,20 @@ class Binder:
                 value = tuple(self._array(o, access, arranged, o.name in buffered) for o, access in members)
             seen[operand.name] = value
         calls = [*instruction.semantics(operands)]
-        if self._before or self._after:
-            return self._before + calls + self._after
+        if self.before or self.after:
+            return self.before + calls + self.after
         return calls
 
     def _array(self, operand: Operand, access: Access, arranged: Arrangement, buffered: bool) -> np.ndarray:
         """The array for one operand: its own window if it can be, else scratch with transfers around the calls."""
         storage = self.storage_of(access.buffer)
         shown = arranged.operands[operand.name]
+        assert self._instruction is not None
         if access.dynamic is not None:
-            array = self._moving(storage, operand, access, shown)
-            self._arrays.append((operand, Storage(array, 0, 0), array, False))
+            array = bind_moving(self, self._instruction, operand, access, shown)
+            self._arrays.append((operand, Storage(storage.base, 0, 0), array, False))
             return array
-        direct = shown.direct and not buffered
+        direct = shown.direct and not buffered and operand.name not in self.marks
         if direct:
             array = self._window(storage, operand, access, shown)
         else:
@@ -124,74 +133,16 @@ class Binder:
             return array
         window = self._window(storage, operand, access, None)
         if operand.direction != "out":
-            self._before += self._convert(storage, array.reshape(access.shape), window, True)
+            self.before += self._convert(storage, array.reshape(access.shape), window, True)
         if operand.is_output:
             if access.dtype is dtypes.tfloat32 and shown.compute == np.float32:
-                self._after.append((round_tf32, (array, array)))
-            self._after += self._convert(storage, window, array.reshape(access.shape), False)
+                self.after.append((round_tf32, (array, array)))
+            mark = self.marks.get(operand.name)
+            if mark is not None:
+                self.after += store_calls(self, access, array, mark)
+            else:
+                self.after += self._convert(storage, window, array.reshape(access.shape), False)
         return array
-
-    def _moving(self, storage: Storage, operand: Operand, access: Access, shown: Shown) -> np.ndarray:
-        """Scratch for a window whose place the device decides, with calls that fetch it before and store it after."""
-        dynamic = access.dynamic
-        assert dynamic is not None and self._instruction is not None
-        stored = self.scratch.array(access.shape, access.dtype.numpy)
-        array = stored
-        if shown.compute != stored.dtype or shown.shape != access.shape:
-            array = self.scratch.array(shown.shape, shown.compute)
-        legal = legal_places(access)
-        kept = self._instruction.kept_if_skipped()
-        place = Place(self._instruction, operand, access, legal, skip=bool(kept))
-        places = self._places(storage, access, legal)
-        index = self.register(dynamic.index) if isinstance(dynamic.index, Register) else self._index(dynamic.index)
-        if operand.direction != "out":
-            if operand.name in kept:
-                self._before += self._old_content(kept[operand.name], stored)
-            self._before.append((READERS[dynamic.kind], (stored, places, index, place)))
-            if array is not stored:
-                self._before += caster(array.reshape(access.shape), stored)
-        if operand.is_output:
-            if array is not stored:
-                self._after += caster(stored, array.reshape(access.shape))
-            self._after.append((WRITERS[dynamic.kind], (places, stored, index, place)))
-        return array
-
-    def _places(self, storage: Storage, access: Access, legal: int) -> np.ndarray:
-        """All legal places of a dynamic window, as an array with one more axis in front (see `dynamic.py`)."""
-        dynamic = access.dynamic
-        assert dynamic is not None
-        offset, strides = byte_layout(access, storage.pitch)
-        step = dynamic.stride * access.dtype.itemsize
-        shape = access.shape
-        if dynamic.kind == "indirect":
-            shape, strides = (access.partitions, legal), (strides[0], step)
-        elif dynamic.kind == "vector":
-            shape, strides = (legal, *shape[1:]), (step, *strides[1:])
-        else:
-            shape, strides = (legal, *shape), (step, *strides)
-        offset += storage.offset
-        places = np.ndarray(shape, access.dtype.numpy, storage.base, offset, strides)
-        if storage.external:
-            self.external.append((places, access.buffer.name, strides, offset))
-        return places
-
-    def _index(self, index: Access) -> np.ndarray:
-        return view(self.storage_of(index.buffer), index)
-
-    def _old_content(self, name: str, stored: np.ndarray) -> list[Call]:
-        """Calls that fill a source's scratch with what its destination holds, which stays where a transfer is dropped."""
-        assert self._instruction is not None
-        access = self._instruction.__dict__[name]
-        storage = self.storage_of(access.buffer)
-        if access.dynamic is not None:
-            return []
-        window = view(storage, access)
-        if storage.external:
-            offset, strides = byte_layout(access, storage.pitch)
-            self.external.append((window, access.buffer.name, strides, offset + storage.offset))
-        same = self.scratch.array(access.shape, access.dtype.numpy)
-        fill = caster(stored.reshape(access.shape), same)
-        return [(np.copyto, (same, window)), *fill]
 
     def _pitches(self, instruction: Instruction) -> Shape:
         """Per operand, the bytes between its partitions if they do not lie as densely as the rows of its tensor (in a
@@ -273,9 +224,11 @@ def _is_rebindable(array: np.ndarray, calls: list[Call]) -> bool:
     return used
 
 
-def _reads_first(function: Callable[..., Any]) -> bool:
+def _reads_first(function: Callable[..., Any], written: np.ndarray, read: np.ndarray) -> bool:
     """Whether a call behaves as if it read all its operands before it writes, as NumPy's own functions do."""
-    return isinstance(function, np.ufunc) or function is np.copyto or getattr(function, "reads_first", False)
+    if function is np.copyto:  # in one dimension NumPy only picks a direction, which is enough for equal steps
+        return written.ndim > 1 or written.strides == read.strides
+    return isinstance(function, np.ufunc) or getattr(function, "reads_first", False)
 
 
 def _hazard(written: np.ndarray, read: np.ndarray, calls: list[Call]) -> bool:
@@ -296,6 +249,6 @@ def _hazard(written: np.ndarray, read: np.ndarray, calls: list[Call]) -> bool:
             return True
         if first and writes:
             first = False
-            if reads and not _reads_first(function):
+            if reads and not _reads_first(function, written, read):
                 return True
     return first

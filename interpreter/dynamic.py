@@ -1,8 +1,8 @@
 """Windows whose place is known only while running: reading and writing them through registers and index tiles.
 
-All legal places of a window are one array with an extra first axis, `places`; a run picks rows of it. The functions here
-are calls of a plan: everything but the index is bound beforehand. Index values are unsigned 32-bit numbers, so that -1 is
-a huge index and not the last row (semantics rule 95).
+All legal places of a window are one array with an extra first axis, `places`; a run picks rows of it. The functions
+here are calls of a plan: everything but the index is bound beforehand (`moving.py` does that). Index values are
+unsigned 32-bit numbers, so that -1 is a huge index and not the last row (semantics rule 95).
 """
 
 from __future__ import annotations
@@ -13,126 +13,185 @@ from typing import Any
 import numpy as np
 
 from nki import errors
-from nki.ir.instruction import Instruction
-from nki.ir.operands import Operand
 from nki.ir.program import Access
+from nki.span import UNKNOWN, Span
 
 _UNSIGNED = 0xFFFFFFFF
-_SNAKE = 16
 
 
 @dataclass(frozen=True)
 class Place:
-    """What an error needs to say about a dynamic operand, and whether a place outside is skipped instead."""
+    """What is known beforehand about a dynamic operand, and what an error needs to say about it.
 
-    instruction: Instruction
-    operand: Operand
+    mnemonic, operand: the instruction and its operand by name; span: where it was called.
+    legal: number of legal index values.  skip: whether a place outside is dropped instead of being an error.
+    apart: whether the windows at two index values never share an element.  once: whether no index may occur twice.
+    group: partitions that share one list of offsets ("indirect").
+    """
+
+    mnemonic: str
+    operand: str
     access: Access
     legal: int
-    skip: bool
+    span: Span = UNKNOWN
+    skip: bool = False
+    apart: bool = False
+    once: bool = False
+    group: int = 1
 
-    def error(self, index: int, row: int | None) -> errors.DynamicBoundsError:
+    @property
+    def name(self) -> str:
+        """What the user calls the tensor."""
+        return self.access.buffer.label or self.access.buffer.name
+
+    def outside(self, index: int, partition: int | None) -> errors.DynamicBoundsError:
         """The error for one index value."""
-        where = "" if row is None else f" (partition {row})"
-        name = self.access.buffer.label or self.access.buffer.name
+        where = "" if partition is None else f" (partition {partition} of the index tensor)"
+        remedy = "correct the index"
+        if self.access.memory.is_hbm:
+            remedy += ", or pass oob_mode=nisa.oob_mode.skip to a DMA to drop such transfers"
+        valid = f"0..{self.legal - 1}" if self.legal else "none"
         return errors.DynamicBoundsError(
-            f"{self.instruction.mnemonic}: index {index}{where} leaves `{name}`: valid are 0..{self.legal - 1}",
-            operand=f"{self.operand.name}: {self.access.describe()}",
+            f"{self.mnemonic}: index {index}{where} leaves `{self.name}`; valid are {valid}",
+            operand=f"{self.operand}: {self.access.describe()}",
             found=f"index {index}{where}",
-            allowed=f"0..{self.legal - 1}",
-            remedy="correct the index, or pass oob_mode=nisa.oob_mode.skip to a DMA to drop such transfers",
-            span=self.instruction.span,
+            allowed=valid,
+            remedy=remedy,
+            span=self.span,
+        )
+
+    def twice(self, row: int, partitions: list[int]) -> errors.RuleError:
+        """The error for a row that an index tensor names more than once."""
+        return errors.RuleError(
+            f"{self.mnemonic}: row {row} of `{self.name}` appears {_times(len(partitions))} in the index "
+            "tensor; only one of the sums would be kept",
+            operand=f"{self.operand}: {self.access.describe()}",
+            found=f"index {row} in partitions {', '.join(map(str, partitions))}",
+            allowed="every row at most once",
+            remedy="add up the rows that belong together first, or use several instructions",
+            span=self.span,
         )
 
 
-def legal_places(access: Access) -> int:
-    """Number of index values for which the window stays in its storage, at most the size of the indexed dimension."""
-    dynamic = access.dynamic
-    assert dynamic is not None
-    first = 1 if dynamic.kind == "vector" else 0
-    reach = sum((size - 1) * stride for size, stride in zip(access.shape[first:], access.strides[first:]))
-    room = access.buffer.nbytes // access.dtype.itemsize - 1 - access.offset - reach
-    if room < 0:
-        return 0
-    return min(dynamic.count, room // dynamic.stride + 1) if dynamic.stride > 0 else dynamic.count
+def _times(count: int) -> str:
+    return "twice" if count == 2 else f"{count} times"
 
 
-def read_scalar(out: np.ndarray, places: np.ndarray, index: np.ndarray, place: Place) -> None:
-    """out = the window at one index."""
+def unsigned(index: np.ndarray) -> np.ndarray:
+    """Index values as what the address hardware sees."""
+    return np.asarray(index.astype(np.int64) & _UNSIGNED)
+
+
+# one index for the whole window
+
+
+def read_scalar(
+    out: np.ndarray, places: np.ndarray, index: np.ndarray, place: Place, fetched: np.ndarray | None = None
+) -> None:
+    """out = the window at one index; `fetched` receives whether there is one."""
     value = int(index.flat[0]) & _UNSIGNED
-    if value < place.legal:
+    legal = value < place.legal
+    if fetched is not None:
+        fetched[...] = legal
+    if legal:
         np.copyto(out, places[value])
     elif not place.skip:
-        raise place.error(value, None)
+        raise place.outside(value, None)
 
 
-def write_scalar(places: np.ndarray, values: np.ndarray, index: np.ndarray, place: Place) -> None:
-    """The window at one index = values."""
+def write_scalar(
+    places: np.ndarray, values: np.ndarray, index: np.ndarray, place: Place, where: np.ndarray | None = None
+) -> None:
+    """The window at one index = values, or those of them that `where` marks."""
     value = int(index.flat[0]) & _UNSIGNED
     if value < place.legal:
-        np.copyto(places[value], values)
+        np.copyto(places[value], values, where=True if where is None else where)
     elif not place.skip:
-        raise place.error(value, None)
+        raise place.outside(value, None)
 
 
-def _rows(index: np.ndarray, place: Place) -> tuple[np.ndarray, np.ndarray]:
-    """Index values as row numbers, and which of them are legal."""
-    rows = index.reshape(-1).astype(np.int64) & _UNSIGNED
+# one index per row
+
+
+def _rows(index: np.ndarray, count: int, place: Place) -> tuple[np.ndarray, np.ndarray]:
+    """The first `count` index values, column after column, as row numbers, and which of them are legal."""
+    rows = unsigned(index.T.reshape(-1)[:count])
     legal = rows < place.legal
     if not place.skip and not legal.all():
         row = int(np.argmin(legal))
-        raise place.error(int(rows[row]), row)
+        raise place.outside(int(rows[row]), row % index.shape[0])
     return rows, legal
 
 
-def read_vector(out: np.ndarray, places: np.ndarray, index: np.ndarray, place: Place) -> None:
-    """out[p] = the row that index[p] names; rows outside stay as they are if such transfers are dropped."""
-    rows, legal = _rows(index, place)
+def read_vector(
+    out: np.ndarray, places: np.ndarray, index: np.ndarray, place: Place, fetched: np.ndarray | None = None
+) -> None:
+    """out[p] = the row that the p-th index names; `fetched` receives which rows there are."""
+    rows, legal = _rows(index, len(out), place)
+    if fetched is not None:
+        fetched.reshape(len(out), -1)[...] = legal[:, None]
     if legal.all():
         out[...] = places[rows]
     else:
         out[legal] = places[rows[legal]]
 
 
-def write_vector(places: np.ndarray, values: np.ndarray, index: np.ndarray, place: Place) -> None:
-    """The row that index[p] names = values[p], in order of p."""
-    rows, legal = _rows(index, place)
-    places[rows[legal]] = values[legal]
+def write_vector(
+    places: np.ndarray, values: np.ndarray, index: np.ndarray, place: Place, where: np.ndarray | None = None
+) -> None:
+    """The row that the p-th index names = values[p], or what `where` marks of it; in order of p."""
+    rows, legal = _rows(index, len(values), place)
+    order = np.flatnonzero(legal)
+    chosen = rows[order]
+    distinct, counts = np.unique(chosen, return_counts=True)
+    repeated = len(distinct) < len(chosen)
+    if repeated and place.once:
+        row = int(distinct[np.argmax(counts)])
+        raise place.twice(row, [int(p) % index.shape[0] for p in order[chosen == row]])
+    if where is None and place.apart and not repeated:
+        places[chosen] = values[order]
+        return
+    for p, row in zip(order.tolist(), chosen.tolist()):
+        kept: Any = True if where is None else where[p : p + 1]
+        np.copyto(places[row : row + 1], values[p : p + 1], where=kept)
 
 
-def snake(index: np.ndarray, count: int, group: int = _SNAKE) -> np.ndarray:
-    """The offsets of tensor indirection: offset i stands at index[i % group, i // group], for each group of partitions.
+# one offset per element of the partition
 
-    Returns [groups, count].
-    """
+
+def _offsets(index: np.ndarray, count: int, place: Place) -> np.ndarray:
+    """offsets[group, i] = index[i % G, i // G] of the group's own partitions (semantics rule 42)."""
     partitions, columns = index.shape
-    group = min(group, partitions)
-    tiles = index.reshape(partitions // group, group, columns)
-    return tiles.transpose(0, 2, 1).reshape(partitions // group, group * columns)[:, :count]
+    group = min(place.group, partitions)
+    tiles = unsigned(index).reshape(partitions // group, group, columns)
+    found = tiles.transpose(0, 2, 1).reshape(partitions // group, group * columns)[:, :count]
+    wrong = np.argwhere(found >= place.legal)
+    if len(wrong):
+        first, column = map(int, wrong[0])
+        raise place.outside(int(found[first, column]), first * group + column % group)
+    return np.repeat(found, group, axis=0)
 
 
-def read_indirect(out: np.ndarray, places: np.ndarray, index: np.ndarray, place: Place) -> None:
+def read_indirect(
+    out: np.ndarray, places: np.ndarray, index: np.ndarray, place: Place, fetched: np.ndarray | None = None
+) -> None:
     """out[p, j] = the element of partition p at the j-th offset of p's group."""
-    offsets = _offsets(index, out.shape, place)
-    out[...] = np.take_along_axis(places, offsets, axis=1)
+    out[...] = np.take_along_axis(places, _offsets(index, out.shape[1], place), axis=1)
 
 
-def write_indirect(places: np.ndarray, values: np.ndarray, index: np.ndarray, place: Place) -> None:
+def write_indirect(
+    places: np.ndarray, values: np.ndarray, index: np.ndarray, place: Place, where: np.ndarray | None = None
+) -> None:
     """The element of partition p at the j-th offset of p's group = values[p, j], later ones last."""
-    offsets = _offsets(index, values.shape, place)
+    offsets = _offsets(index, values.shape[1], place)
     rows = np.arange(values.shape[0])
     for column in range(values.shape[1]):
         places[rows, offsets[:, column]] = values[:, column]
 
 
-def _offsets(index: np.ndarray, shape: tuple[int, ...], place: Place) -> np.ndarray:
-    found = snake(index.astype(np.int64) & _UNSIGNED, shape[1])
-    wrong = np.argwhere(found >= place.legal)
-    if len(wrong):
-        group, column = wrong[0]
-        raise place.error(int(found[group, column]), int(group) * _SNAKE)
-    per_partition = shape[0] // found.shape[0]
-    return np.repeat(found, per_partition, axis=0)
+def store_marked(window: np.ndarray, values: np.ndarray, where: np.ndarray) -> None:
+    """window = values where they are marked; everything else keeps its bits."""
+    np.copyto(window, values, where=where)
 
 
 READERS: dict[str, Any] = {"scalar": read_scalar, "vector": read_vector, "indirect": read_indirect}

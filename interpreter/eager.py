@@ -13,6 +13,7 @@ import numpy as np
 
 from interpreter.bind import Binder
 from interpreter.memory import Blocks, Image, Storage, poison, view
+from interpreter.moving import fetched
 from interpreter.workspace import Registers, Scratch
 from nki.enums import MemoryRegion
 from nki.ir.effects import STATES
@@ -77,5 +78,7 @@ class EagerMachine:
 
     def values(self, access: Access) -> np.ndarray:
         """A copy of what a window holds."""
+        if access.dynamic is not None:
+            return fetched(self.binder, access)
         return view(self._storage(access.buffer), access).copy()
 

@@ -10,18 +10,23 @@ from interpreter.cores import run_cores
 from interpreter.plan import Plan
 
 
-def execute(plan: Plan, arrays: Mapping[str, np.ndarray]) -> None:
+def execute(plan: Plan, arrays: Mapping[str, np.ndarray], trips: list[list[int]] | None = None) -> None:
     """Run the plan on the given tensors: contiguous arrays by buffer name, results included (they are written).
 
+    trips: receives for each core how often each loop on the device ran, see `nki.ir.order.executed`.
     Floating-point warnings are silenced: the chip has none.
     """
     with plan.lock, np.errstate(all="ignore"):
+        for core in plan.trips:
+            core.count(trips is not None)
         bind_external(plan, arrays)
         if plan.others:
             run_cores([plan.calls, *plan.others])
-            return
-        for function, arguments in plan.calls:
-            function(*arguments)
+        else:
+            for function, arguments in plan.calls:
+                function(*arguments)
+        if trips is not None:
+            trips[:] = [core.counts for core in plan.trips]
 
 
 def bind_external(plan: Plan, arrays: Mapping[str, np.ndarray]) -> None:

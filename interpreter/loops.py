@@ -11,7 +11,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Trips:
-    """How often each loop of a run was passed through, in the order in which loops were entered.
+    """How often each loop of a core was passed through, in the order in which loops were entered.
 
     Only collected while somebody wants the executed trace (`counting`).
     """
@@ -19,6 +19,11 @@ class Trips:
     def __init__(self) -> None:
         self.counting = False
         self.counts: list[int] = []
+
+    def count(self, wanted: bool) -> None:
+        """Begin a run, counting anew or not."""
+        self.counting = wanted
+        self.counts = []
 
     def enter(self) -> int:
         """A loop begins. Returns where its count stands."""
@@ -43,7 +48,7 @@ def run_for(
     bounds: tuple[int | np.ndarray, int | np.ndarray, int],
     trips: Trips | None,
 ) -> None:
-    """Count from start to stop by step, with the counter in its register. `trips` is `None` where bounds are numbers."""
+    """Count from start to stop by step, with the counter in its register. `trips` is `None` if bounds are numbers."""
     passes = range(value_of(bounds[0]), value_of(bounds[1]), bounds[2])
     if trips is not None and trips.counting:
         trips.counts[trips.enter()] = len(passes)

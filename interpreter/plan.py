@@ -12,6 +12,7 @@ from interpreter.loops import Trips, run_all, run_for, run_while
 from interpreter.memory import Blocks, Storage, overlapping_groups, poison, view
 from interpreter.shadows import Shadows
 from interpreter.workspace import Registers, Scratch
+from interpreter.written import WrittenFlags
 from nki.enums import MemoryRegion
 from nki.ir.control import Loop, Node, Register, steps
 from nki.ir.effects import STATES
@@ -29,7 +30,7 @@ class Plan:
     shared: the internal tensors of shared HBM, which all cores see.
     rebindings: (list of calls, call, argument, buffer name, dtype, shape, byte strides, byte offset) of every window on
     a tensor that comes from outside, an argument or a result, whose array differs from call to call.
-    trips: how often loops ran, if somebody counts.
+    trips: how often loops ran, core by core, if somebody counts.
     lock: a plan owns its on-chip memory, so one thread runs it at a time.
     """
 
@@ -38,22 +39,26 @@ class Plan:
         self.calls: list[Call] = []
         self.others: list[list[Call]] = [[] for _ in program.cores[1:]]
         self.rebindings: list[Rebinding] = []
-        self.trips = Trips()
+        self.trips = [Trips() for _ in program.cores]
         self.lock = threading.Lock()
         self.external = {b.name: b for b in (*program.arguments, *program.results)}
         self.fill = fill
         self.shared = Blocks()
         for buffer in shared_tensors(program):
             self.shared.own(buffer)
-        for nodes, calls in zip(program.cores, [self.calls, *self.others]):
-            _CorePlan(self, nodes, calls)
+        for buffer in shared_tensors(program):
+            if buffer.name in fill:
+                self.calls.append((poison, (view(self.shared[buffer], Access.whole(buffer)),)))
+        for nodes, calls, trips in zip(program.cores, [self.calls, *self.others], self.trips):
+            _CorePlan(self, nodes, calls, trips)
 
 
 class _CorePlan:
     """Builds the calls of one core into its plan."""
 
-    def __init__(self, plan: Plan, nodes: list[Node], calls: list[Call]) -> None:
+    def __init__(self, plan: Plan, nodes: list[Node], calls: list[Call], trips: Trips) -> None:
         self.plan = plan
+        self.trips = trips
         self.blocks = Blocks()
         self.states: dict[str, np.ndarray] = {}
         self.registers = Registers()
@@ -64,12 +69,14 @@ class _CorePlan:
         groups = overlapping_groups([b for b in plan.program.buffers if b.placed and b.memory.on_chip])
         shared = {b.name for group in groups for b in group}
         self.line = line = line_up(nodes)
-        self.shadows = Shadows(line, shared)
+        self.shadows = Shadows(line, shared.union(plan.shared.names()))  # another core may write those at any time
         self.binder = Binder(self._storage, self._state, Scratch(), self.shadows, self.registers.__getitem__)
+        self.written = WrittenFlags(line)
+        self.binder.written = self.written.window
         self.births, self.deaths = _lifetimes(line, shared.union(plan.external, plan.shared.names()))
         self._place(plan.program, groups)
         self._nodes(nodes, self.calls, None)
-        self.start.append((self.registers.clear, ()))
+        self.start += [(self.registers.clear, ()), *self.written.restart()]
 
     def _nodes(self, nodes: list[Node], calls: list[Call], loop: Loop | None) -> None:
         outer, self.calls = self.calls, calls
@@ -84,6 +91,7 @@ class _CorePlan:
                 if buffer not in self.blocks:
                     self._own(buffer)
             self._append(node)
+            self.calls += self.written.wrote(node)
             self.shadows.wrote(node)
             for buffer in self.deaths.get(self.index, ()):
                 self.blocks.release(buffer)
@@ -103,7 +111,7 @@ class _CorePlan:
     def _loop(self, loop: Loop) -> None:
         body: list[Call] = []
         self._nodes(loop.body, body, loop)
-        trips = self.plan.trips
+        trips = self.trips
         if loop.kind == "while":
             assert loop.condition is not None
             self.calls.append((run_while, (body, self.registers[loop.condition], trips)))
@@ -132,6 +140,7 @@ class _CorePlan:
 
     def _own(self, buffer: Buffer) -> None:
         self.blocks.own(buffer)
+        self.calls += self.written.made(buffer)
         if buffer.name in self.plan.fill:
             self._poison(buffer)
 

@@ -49,6 +49,9 @@ def common_view(
     shapes = {shape for shape, _ in windows}
     if len(shapes) == 1:
         shape = next(iter(shapes))
+    elif keep_first:
+        rows = windows[0][0][0]
+        shape = (rows, *_refine({shape[1:] for shape in shapes}))
     else:
         shape = _refine(shapes)
     views = [restride(s, strides, shape) for s, strides in windows]

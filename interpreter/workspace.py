@@ -1,4 +1,4 @@
-"""What a running core has besides memory: scratch arrays, registers, and the view of its operands an instruction gets."""
+"""What a running core has besides memory: scratch arrays, registers, and what an instruction sees of its operands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from interpreter.memory import aligned_bytes
 from nki.ir.control import Register
 from nki.ir.instruction import Instruction
-from nki.ir.program import Shape
+from nki.ir.program import Access, Shape
 
 
 class Scratch:
@@ -40,7 +40,7 @@ class Scratch:
 
 
 class Operands:
-    """What `semantics` sees: one attribute per operand, `scratch` and `state`."""
+    """What `semantics` sees: one attribute per operand, `scratch`, `state` and `written`."""
 
     def __init__(
         self,
@@ -48,15 +48,22 @@ class Operands:
         scratch: Scratch,
         states: Callable[[str], np.ndarray],
         rank: int,
+        written: Callable[[Access], np.ndarray] | None = None,
     ) -> None:
         self._instruction = instruction
         self._scratch = scratch
         self._states = states
         self._rank = rank
+        self._written = written
 
     def scratch(self, shape: Shape, dtype: Any = np.float32) -> np.ndarray:
         """An uninitialised array that lives as long as this instruction's calls."""
         return self._scratch.array(tuple(shape), np.dtype(dtype))
+
+    def written(self, access: Access) -> np.ndarray:
+        """Which elements of a window of `open_groups` accumulating instructions have written."""
+        assert self._written is not None
+        return self._written(access)
 
     def state(self, name: str, *, everywhere: bool = False) -> np.ndarray:
         """The engine's registers, those of the lanes that the instruction runs on or of all.

@@ -17,7 +17,7 @@ from nki.views import as_index
 
 def pattern_access(access: Access, pattern: Any, offset: Any, dtype: DType) -> Access:
     """The window that `pattern` describes on the storage of `access`."""
-    pairs = _pairs(pattern)
+    pairs = pairs_of(pattern)
     start = _rescaled_offset(access, dtype) if offset is None else as_index(offset, "`offset`")
     shape = tuple(count for _, count in pairs)
     steps = tuple(step for step, _ in pairs)
@@ -31,7 +31,8 @@ def pattern_access(access: Access, pattern: Any, offset: Any, dtype: DType) -> A
     return made
 
 
-def _pairs(pattern: Any) -> tuple[tuple[int, int], ...]:
+def pairs_of(pattern: Any) -> tuple[tuple[int, int], ...]:
+    """The pattern as pairs of integers."""
     try:
         pairs = tuple((step, count) for step, count in pattern)
     except (TypeError, ValueError):

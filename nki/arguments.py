@@ -7,6 +7,8 @@ all else is a compile-time constant. Narrow torch types cross through integer vi
 from __future__ import annotations
 
 import copy
+import difflib
+import inspect
 import sys
 from dataclasses import dataclass, field
 from enum import Enum
@@ -141,6 +143,26 @@ def collect(values: dict[str, Any]) -> Arguments:
         arguments.structure[name] = _take(value, name, arguments.leaves, ())
     arguments._freeze()
     return arguments
+
+
+def call_error(
+    name: str, signature: inspect.Signature, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> errors.NkiError:
+    """The error for a call that does not fit a kernel's parameters; `text` is what Python says."""
+    names = list(signature.parameters)
+    any_name = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+    unknown = next((word for word in kwargs if word not in names and not any_name), None)
+    if unknown:
+        text = f"got an unexpected keyword argument '{unknown}'"
+    close = difflib.get_close_matches(unknown, names, n=1) if unknown else []
+    return (errors.UnknownKeywordError if unknown else errors.ArgumentError)(
+        f"{name}(): {text}",
+        operand=unknown,
+        found=", ".join([f"{len(args)} positional arguments", *(f"{word}=..." for word in kwargs)]),
+        allowed=f"{name}{signature}",
+        remedy=f"did you mean `{close[0]}`?" if close else "call the kernel with its own parameters",
+        span=capture(2),
+    )
 
 
 def _is_torch(value: Any) -> bool:

@@ -11,10 +11,11 @@ import numpy as np
 
 from nki import collector, errors
 from nki.arguments import Leaf, to_torch
-from nki.dtypes import as_dtype
-from nki.ir.order import executed
+from nki.artifacts import keep
+from nki.dtypes import as_dtype, cast_into
+from nki.ir.order import Test, executed, is_decided
 from nki.ir.program import Buffer, Program
-from nki.passes import prepare
+from nki.passes import prepare, widened
 from nki.span import capture
 
 if TYPE_CHECKING:
@@ -27,17 +28,22 @@ class Compiled:
     """One program of a kernel's cache.
 
     strict: whether uninitialised reads are errors; otherwise the memory they see is poisoned.
+    precise: whether narrow floats are stored as themselves, or as float32 (NKI_PRECISE_FP=0).
     """
 
-    def __init__(self, program: Program, dependencies: Dependencies | None = None, *, strict: bool = True) -> None:
+    def __init__(
+        self, program: Program, dependencies: Dependencies | None = None, *, strict: bool = True
+    ) -> None:
         self.program = program
         self.dependencies = dependencies
+        self.precise = precise()
         self.poisoned = prepare(program, strict=strict)
         if os.environ.get("NKI_CHECK") == "2":
             check_round_trip(program)
+        keep(program)
         self.mutated = program.mutated
         self._plan: Plan | None = None
-        self._timelines: dict[tuple[str, str], Timeline] = {}
+        self._timelines: dict[tuple[str, str], tuple[Program, Timeline]] = {}
 
     @property
     def plan(self) -> Plan:
@@ -46,11 +52,11 @@ class Compiled:
             from interpreter.plan import Plan
 
             with collector.paused():
-                self._plan = Plan(self.program, self.poisoned)
+                self._plan = Plan(self.program if self.precise else widened(self.program), self.poisoned)
         return self._plan
 
     def timeline(self, schedule: str = "auto", dge: str = "auto") -> Timeline:
-        """The time of a program without loops on the device."""
+        """The time of a program whose loops on the device have bounds known while staging."""
         return self.timed(schedule, dge)[1]
 
     def timed(
@@ -61,24 +67,22 @@ class Compiled:
         key = (schedule, dge)
         found = self._timelines.get(key)
         if found is not None:
-            return self.program, found
-        program = self.program if self.program.is_flat else self._executed(leaves or [])
+            return found
+        cores = self.program.cores
+        decided = all(map(is_decided, cores))
+        trips: list[list[int]] = [[] for _ in cores]
+        if not decided:
+            check_arguments(self.program, leaves or [])
+            self._execute(leaves or [], trips=trips)
         with collector.paused():
-            found = _time(program, schedule, dge)
-        if program is self.program:
-            self._timelines[key] = found
-        return program, found
-
-    def _executed(self, leaves: list[Leaf]) -> Program:
-        """The program with its loops written out as a run executes them."""
-        trips = self.plan.trips
-        trips.counts, trips.counting = [], True
-        try:
-            self._execute(leaves)
-        finally:
-            trips.counting = False
-        counts = iter(trips.counts)
-        return replace(self.program, cores=[list(executed(core, counts)) for core in self.program.cores])
+            runs = [executed(core, iter(counts)) for core, counts in zip(cores, trips)]
+            program = self.program
+            if not program.is_flat:  # loops written out as the run executes them
+                program = replace(program, cores=[[*run.instructions] for run in runs])
+            timed = program, _time(program, [run.tests for run in runs], schedule, dge)
+        if decided:
+            self._timelines[key] = timed
+        return timed
 
     def run(self, leaves: list[Leaf], out: Sequence[np.ndarray] = ()) -> Any:
         """Execute on the caller's tensors. Their arrays change only if the whole run succeeds.
@@ -87,23 +91,60 @@ class Compiled:
         """
         return deliver(self.program, leaves, self._execute(leaves, out), self.mutated)
 
-    def _execute(self, leaves: list[Leaf], out: Sequence[np.ndarray] = ()) -> dict[str, np.ndarray]:
+    def _execute(
+        self, leaves: list[Leaf], out: Sequence[np.ndarray] = (), trips: list[list[int]] | None = None
+    ) -> dict[str, np.ndarray]:
         from interpreter.execute import execute
         from interpreter.memory import poison
 
-        program = self.program
+        program, stored = self.program, self.plan.external
         arrays: dict[str, np.ndarray] = {}
         for buffer, leaf in zip(program.arguments, leaves):
-            arrays[buffer.name] = leaf.array.copy() if buffer.name in self.mutated else leaf.array
+            kind = stored[buffer.name].dtype.numpy
+            changes = buffer.name in self.mutated or kind != leaf.array.dtype
+            arrays[buffer.name] = _converted(leaf.array, kind) if changes else leaf.array
         given = checked_out(program, out)
         for buffer in program.results:
             if buffer.name not in arrays:
-                array = given.get(buffer.name)
-                arrays[buffer.name] = np.empty(buffer.shape, buffer.dtype.numpy) if array is None else array
+                kind = stored[buffer.name].dtype.numpy
+                array = given.get(buffer.name) if kind == buffer.dtype.numpy else None
+                arrays[buffer.name] = np.empty(buffer.shape, kind) if array is None else array
                 if buffer.name in self.poisoned:
                     poison(arrays[buffer.name])
-        execute(self.plan, arrays)
+        execute(self.plan, arrays, trips)
+        for buffer in (*program.arguments, *program.results):
+            array, changed = arrays[buffer.name], buffer.role != "argument" or buffer.name in self.mutated
+            if changed and array.dtype != buffer.dtype.numpy:
+                arrays[buffer.name] = _converted(array, buffer.dtype.numpy, given.get(buffer.name))
         return arrays
+
+
+def precise() -> bool:
+    """Whether narrow floats are stored as themselves: NKI_PRECISE_FP, on unless it is 0."""
+    return os.environ.get("NKI_PRECISE_FP", "").strip() != "0"
+
+
+def require_precise(name: str) -> None:
+    """Eager mode makes each tile before it knows how the tile will be seen, so it cannot store another type."""
+    if not precise():
+        raise errors.ArgumentError(
+            f"{name}: eager mode cannot be combined with NKI_PRECISE_FP=0",
+            found="NKI_PRECISE_FP=0, with NKI_EAGER, eager=True or a breakpoint() in the kernel",
+            allowed="one of the two",
+            remedy="unset NKI_PRECISE_FP to look at values, or show them with nl.device_print",
+            span=capture(3),
+        )
+
+
+def _converted(array: np.ndarray, kind: np.dtype[Any], out: np.ndarray | None = None) -> np.ndarray:
+    """A copy of the array in another storage type."""
+    made = np.empty(array.shape, kind) if out is None else out
+    if kind == array.dtype:
+        np.copyto(made, array)
+    else:
+        with np.errstate(all="ignore"):
+            cast_into(made, array)
+    return made
 
 
 def check_round_trip(program: Program) -> None:
@@ -120,11 +161,11 @@ def check_round_trip(program: Program) -> None:
         )
 
 
-def _time(program: Program, schedule: str, dge: str) -> Timeline:
+def _time(program: Program, tests: list[list[Test]], schedule: str, dge: str) -> Timeline:
     from interpreter.timing import time_program
     from nki.passes.dependencies import dependencies
 
-    return time_program(program, dependencies(program), schedule=schedule, dge=dge)
+    return time_program(program, dependencies(program, tests), tests, schedule=schedule, dge=dge)
 
 
 def deliver(program: Program, leaves: list[Leaf], arrays: dict[str, np.ndarray], mutated: set[str]) -> Any:

@@ -48,13 +48,13 @@ class NkiError(Exception):
             self.span = span
         return self
 
-    def diagnostic(self) -> Diagnostic:
-        """The same finding as a record."""
+    def diagnostic(self, severity: str = "error") -> Diagnostic:
+        """The same finding as a record. The message ends with the calls that led to the place."""
         where = self.span
         return Diagnostic(
             code=self.code,
-            severity="error",
-            message=self.explain(),
+            severity=severity,
+            message="\n".join([self.explain(), *(where.calls() if where else [])]),
             file=where.file if where else "",
             line=where.line if where else 0,
         )
@@ -143,6 +143,18 @@ class FrozenRegisterError(ArgumentError, AssertionError):
     code = "frozen-register"
 
 
+class LoopStepError(ArgumentError, AssertionError):
+    """The step of a loop on the device is not a positive integer known while staging."""
+
+    code = "loop-step"
+
+
+class LoopScopeError(NkiError, ValueError):
+    """What belongs to a loop on the device, a tensor of its body or its counter, is used outside of it."""
+
+    code = "loop-scope"
+
+
 class OperatorError(NkiError, TypeError):
     """A token that is no operator, or an operator at a place where it is not allowed."""
 
@@ -212,6 +224,12 @@ class DynamicBoundsError(NkiValidationError, BoundsError):
     """An index computed on the device leaves its tensor; found while running."""
 
     code = "dynamic-out-of-bounds"
+
+
+class MultiRankError(NkiError, NotImplementedError):
+    """A collective names ranks that the run does not have."""
+
+    code = "multi-rank"
 
 
 class DeadlockError(NkiValidationError, RuntimeError):

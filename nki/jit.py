@@ -1,29 +1,29 @@
-"""`nki.jit` and what it makes: a kernel that can be called, checked, printed, profiled and put inside other kernels."""
+"""What `nki.jit` makes: a kernel that can be called, checked, printed, profiled and put inside other kernels."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nki import collector, errors
-from nki.arguments import Arguments, collect
-from nki.compiled import Compiled, checked_out, deliver
+from nki.arguments import Arguments, call_error, collect
+from nki.compiled import Compiled, checked_out, deliver, precise, require_precise
 from nki.errors import Diagnostic
 from nki.frontend.stage import NeedsEager, stage
 from nki.ir.builder import Builder, current
 from nki.ir.program import Program
+from nki.ir.schedule import Edges, as_edges
 from nki.loaded import LoadedKernel
 from nki.passes import prepare
 from nki.span import capture
-from nki.target import Target, get_target
+from nki.target import Target, configured, get_target
 
 _CACHE_SIZE = 256
 
@@ -42,6 +42,10 @@ class Options:
     eager: bool | None = None
     sanitize: bool | None = None
 
+    def on(self, grid: int) -> Options:
+        """The same on several cores."""
+        return replace(self, grid=grid)
+
     def resolved_eager(self) -> bool:
         """Whether to run eagerly: as asked, else as NKI_EAGER says."""
         return self.eager if self.eager is not None else os.environ.get("NKI_EAGER", "") not in ("", "0")
@@ -49,7 +53,7 @@ class Options:
     def resolved_target(self) -> Target:
         """The generation, as asked or as the environment says."""
         try:
-            return get_target(self.target)
+            return configured(get_target(self.target))
         except errors.NkiError as error:
             raise error.at(capture(2)) from None
 
@@ -57,8 +61,9 @@ class Options:
 class Kernel:
     """A kernel function. Calling it runs it on the interpreter; inside another kernel it is inlined."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], schedule: Edges = ()) -> None:
         self.func = function
+        self.schedule = tuple(schedule)
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self.__qualname__ = getattr(function, "__qualname__", self.__name__)
         self.__doc__ = function.__doc__
@@ -74,10 +79,19 @@ class Kernel:
         return self.run(Options(), args, kwargs)
 
     def __getitem__(self, grid: Any) -> Launch:
-        return Launch(self, _checked_grid(grid))
+        return Launch(self, checked_grid(grid))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else Kernel(self.func.__get__(instance, owner))
+        return self if instance is None else Kernel(self.func.__get__(instance, owner), self.schedule)
+
+    def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
+        """The kernel with explicit orders: (consumer, producers) by names of instructions. They change time only."""
+        return Kernel(self.func, (*self.schedule, *as_edges(edges)))
+
+    def _builder(self, options: Options, target: Target) -> Builder:
+        builder = Builder(self.__name__, target, grid=options.grid)
+        builder.schedule = self.schedule
+        return builder
 
     def ir(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Program:
         """The program after all passes, for these arguments; `str()` of it is its text."""
@@ -98,29 +112,12 @@ class Kernel:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._call_error(str(error), args, kwargs) from None
+            raise call_error(self.__name__, self.signature, str(error), args, kwargs) from None
         bound.apply_defaults()
         try:
             return collect(dict(bound.arguments))
         except errors.NkiError as error:
             raise error.at(capture(2)) from None
-
-    def _call_error(self, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> errors.NkiError:
-        parameters = self.signature.parameters
-        names = list(parameters)
-        any_name = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-        unknown = next((name for name in kwargs if name not in names and not any_name), None)
-        if unknown:
-            text = f"got an unexpected keyword argument '{unknown}'"
-        close = difflib.get_close_matches(unknown, names, n=1) if unknown else []
-        return (errors.UnknownKeywordError if unknown else errors.ArgumentError)(
-            f"{self.__name__}(): {text}",
-            operand=unknown,
-            found=", ".join([f"{len(args)} positional arguments", *(f"{name}=..." for name in kwargs)]),
-            allowed=f"{self.__name__}{self.signature}",
-            remedy=f"did you mean `{close[0]}`?" if close else "call the kernel with its own parameters",
-            span=capture(3),
-        )
 
     def compiled(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
         """The program for these arguments, from the cache if nothing it depends on has changed."""
@@ -150,13 +147,13 @@ class Kernel:
         _check_cores(options.grid, target)
         key = None
         if arguments.key is not None:
-            key = (arguments.key, target.name, options.grid, options.sanitize)
+            key = (arguments.key, target, options.grid, options.sanitize, precise())
             found, _ = self._cache.get(key, (None, None))
             if found is not None and found.dependencies is not None and found.dependencies.unchanged():
                 with self._lock:
                     self._cache[key] = self._cache.pop(key, (found, arguments.kept))
                 return found
-        builder = Builder(self.__name__, target, grid=options.grid)
+        builder = self._builder(options, target)
         with collector.paused():
             program, dependencies = stage(self.func, arguments, builder, breakpoints=breakpoints)
             compiled = Compiled(program, dependencies, strict=options.sanitize is not False)
@@ -171,12 +168,14 @@ class Kernel:
         """Execute instruction by instruction while staging; the checks of the whole program come at the end."""
         from interpreter.eager import EagerMachine
 
+        require_precise(self.__name__)
         target = options.resolved_target()
-        builder = Builder(self.__name__, target, grid=options.grid)
+        builder = self._builder(options, target)
         arrays: dict[str, np.ndarray] = {}
         machine = EagerMachine(target, arrays)
         builder.on_append = machine.execute
         builder.read_values = machine.values
+        builder.registers = machine.registers.__getitem__
         copies = iter([leaf.array.copy() for leaf in arguments.leaves])
 
         def allocate(buffer: Any) -> None:
@@ -202,9 +201,10 @@ class Kernel:
         """Stage and check; an error becomes the first diagnostic."""
         arguments = self.bind(args, kwargs)
         target = options.resolved_target()
-        builder = Builder(self.__name__, target, grid=options.grid)
+        builder = self._builder(options, target)
         found: list[Diagnostic] = []
         try:
+            _check_cores(options.grid, target)
             program, _ = stage(self.func, arguments, builder, breakpoints="skip")
             prepare(program)
         except errors.NkiError as error:
@@ -241,7 +241,8 @@ class Launch:
         return self.kernel.diagnose(Options(target=target, grid=self.grid, eager=False), args, kwargs)
 
 
-def _checked_grid(grid: Any) -> int:
+def checked_grid(grid: Any) -> int:
+    """The number of cores in a launch bracket."""
     if isinstance(grid, tuple) and len(grid) == 1:
         grid = grid[0]
     if not isinstance(grid, int) or isinstance(grid, bool) or grid < 1:
@@ -288,55 +289,3 @@ def split(kernel: Any) -> tuple[Kernel | LoadedKernel, int | None]:
         remedy="decorate the function with @nki.jit",
         span=capture(3),
     )
-
-
-_ACCEPTED_KEYWORDS = frozenset({"mode", "debug_kernel", "show_compiler_tb", "experimental_flags"})
-
-
-def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """Make a kernel of a function: `@nki.jit` or `@nki.jit()`. The keywords of older releases are accepted or refused
-    as the release notes say."""
-    if "platform_target" in kwargs:
-        raise errors.RemovedApiError(
-            "nki.jit no longer takes platform_target=",
-            found=f"platform_target={kwargs['platform_target']!r}",
-            allowed="nki.jit(fn)",
-            remedy="set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to nki.simulate / nki.profile",
-            span=capture(2),
-        )
-    unknown = sorted(kwargs.keys() - _ACCEPTED_KEYWORDS)
-    if unknown:
-        raise errors.UnknownKeywordError(
-            f"nki.jit() got an unexpected keyword argument '{unknown[0]}'",
-            operand=unknown[0],
-            found=f"{unknown[0]}=...",
-            allowed="@nki.jit without keywords",
-            remedy=f"remove `{unknown[0]}=`; nki.simulate and nki.profile take target=, eager= and sanitize=",
-            span=capture(2),
-        )
-    if fn is None:
-        return jit
-    return fn if isinstance(fn, Kernel) else Kernel(fn)
-
-
-def simulate(
-    kernel: Any,
-    *,
-    target: str | Target | None = None,
-    eager: bool | None = None,
-    sanitize: bool | None = None,
-) -> Callable[..., Any]:
-    """A callable that runs `kernel` on the interpreter: NumPy in, NumPy out; torch in, torch out.
-
-    target: "trn1", "trn2" or "trn3" (default: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3). eager: execute while
-    staging, so that `print(tile.numpy())` and `breakpoint()` show values. sanitize: see `Options`.
-    """
-    plain, grid = split(kernel)
-    options = Options(target=target, grid=grid, eager=eager, sanitize=sanitize)
-
-    def simulated(*args: Any, **kwargs: Any) -> Any:
-        return plain.run(options, args, kwargs)
-
-    simulated.__name__ = plain.__name__
-    simulated.__doc__ = plain.__doc__
-    return simulated

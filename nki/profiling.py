@@ -36,7 +36,8 @@ def profile(
     dge: str = "auto",
     **removed: Any,
 ) -> Callable[..., Profile]:
-    """A callable that takes the kernel's arguments and returns its `Profile`; values are not computed.
+    """A callable that takes the kernel's arguments and returns its `Profile`; values are only computed to
+    tell how often loops on the device run, where their bounds are registers.
 
     target: "trn1", "trn2" or "trn3" (default: NEURON_PLATFORM_TARGET_OVERRIDE, else trn3).
     schedule: "program" keeps the order of the instructions as written, "compiler" reorders as a sensible compiler
@@ -55,9 +56,9 @@ def profile(
     def profiled(*args: Any, **kwargs: Any) -> Profile:
         from interpreter.profile import Profile
 
-        arguments = plain.bind(args, kwargs)
         compiled = plain.compiled(options, args, kwargs)
-        return Profile(*compiled.timed(schedule, dge, arguments.leaves))
+        leaves = plain.bind(args, kwargs).leaves if args or kwargs else []
+        return Profile(*compiled.timed(schedule, dge, leaves))
 
     profiled.__name__ = plain.__name__
     profiled.__doc__ = plain.__doc__

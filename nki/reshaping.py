@@ -168,8 +168,8 @@ def restride(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 def reshape(view: View, shape: Any, on_chip: bool) -> View:
     """The same elements in row-major order under another shape."""
-    given = list(shape) if isinstance(shape, (tuple, list)) else shape
-    if isinstance(given, list) and given.count(-1) == 1:
+    given = list(shape) if isinstance(shape, (tuple, list)) else []
+    if all(isinstance(size, int) for size in given) and given.count(-1) == 1:
         known = prod(size for size in given if size != -1)
         full = [prod(view.shape) // max(known, 1) if size == -1 else size for size in given]
         raise errors.ShapeError(
@@ -232,7 +232,7 @@ def rearrange(view: View, source: Any, result: Any, fixed: dict[str, int] | None
 def _groups(pattern: Any) -> list[tuple[str, ...]]:
     if isinstance(pattern, str) or not isinstance(pattern, Sequence):
         raise _pattern_error("a pattern is a tuple of names and tuples of names", pattern, pattern)
-    groups = [(item,) if isinstance(item, str) else tuple(item) for item in pattern]
+    groups = [tuple(item) if isinstance(item, (tuple, list)) else (item,) for item in pattern]
     if not all(group and all(isinstance(name, str) for name in group) for group in groups):
         raise _pattern_error("a pattern is a tuple of names and tuples of names", pattern, pattern)
     return groups

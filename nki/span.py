@@ -65,7 +65,7 @@ class Span:
         """The lines of an error text that show where: file, line, code with a caret, and the chain of calls."""
         if self == UNKNOWN:
             return []
-        inner, *outer = self.frames
+        inner = self.frames[0]
         lines = [f"  --> {inner}"]
         text = inner.text
         if text.strip():
@@ -75,7 +75,11 @@ class Span:
             end = _characters(text, inner.end_column, len(text))
             indent = "".join(c if c == "\t" else " " for c in text[:start])
             lines.append(" " * (len(number) - 2) + "| " + indent + "^" * max(1, end - start))
-        return lines + _call_chain(outer)
+        return lines + self.calls()
+
+    def calls(self) -> list[str]:
+        """The lines of an error text that name the chain of calls."""
+        return _call_chain(list(self.frames[1:]))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Final
 
@@ -20,9 +20,10 @@ from nki.target_facts import GENERATIONS, Fact, Label, Row
 from nki.target_limits import Limits
 from nki.target_timing import EngineTiming
 
-__all__ = ["Fact", "Label", "Row", "Target", "get_target"]
+__all__ = ["Fact", "Label", "Row", "Target", "configured", "get_target"]
 
 ENVIRONMENT: Final = "NEURON_PLATFORM_TARGET_OVERRIDE"
+RESERVES_BANK: Final = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
 DEFAULT: Final = "trn3"
 _TWICE_PS_PER_US: Final = 2_000_000  # rounds half up without leaving the integers
 
@@ -138,6 +139,19 @@ def get_target(name: str | Target | nc_version | None = None) -> Target:
     if generation is None:
         raise _unknown(name, origin)
     return _build(generation)
+
+
+def configured(target: Target) -> Target:
+    """The machine as the environment sets it up: with NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE, the last PSUM bank of trn2 and
+    later is kept for transposes and no kernel has it."""
+    wanted = os.environ.get(RESERVES_BANK, "").strip().lower() in ("1", "true")
+    return _with_reserved_bank(target) if wanted and target.version > nc_version.gen2 else target
+
+
+@cache
+def _with_reserved_bank(target: Target) -> Target:
+    banks = target.psum_num_banks_pe_transpose
+    return replace(target, psum_num_banks=banks, psum_partition_bytes=banks * target.psum_bank_bytes)
 
 
 def _unknown(name: object, origin: str) -> Exception:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from nki.enums import dge_mode
 from nki.target_facts import (
+    COLLECTIVES_API,
     DERIVED,
     DGE_GUIDE,
     DMA_GUIDE,
     DMA_OVERVIEW,
     ESTIMATE,
     GB_PER_S,
+    ISA_API,
     NS,
     PUBLISHED,
     TRN1_ARCH,
@@ -161,6 +163,12 @@ class DmaTiming:
         (PUBLISHED, PUBLISHED, ESTIMATE),
         f"{TRN2_ARCH}, Gpsimd Engine; none on trn1; trn3 assumed as trn2",
     )
+    gpsimd_dma_elements_max: int = row(
+        "elements a partition of one exchange by GpSimd's own DMA",
+        256,
+        PUBLISHED,
+        f"{ISA_API}, sendrecv: 1024, 512 or 256 bytes for 4, 2 or 1-byte types; none on trn1",
+    )
     gpsimd_dma_start_ps: int = row(
         "start of GpSimd's own DMA", 500 * NS, ESTIMATE, "No figure; documented as low latency"
     )
@@ -212,6 +220,14 @@ class DmaTiming:
     )
     collective_hop_ps: int = row(
         "a ring hop inside a node", 1_500 * NS, DERIVED, "intranode-collective-comm.rst: 1-2 us a hop"
+    )
+    collective_channels_max: int = row(
+        "channels of a ring through all devices of a node", 4, PUBLISHED, COLLECTIVES_API
+    )
+    collective_channels_usual: int = row("channels of any other ring", 2, PUBLISHED, COLLECTIVES_API)
+    all_gather_v_ranks: int = row("ranks of a list of all_gather_v", 4, PUBLISHED, COLLECTIVES_API)
+    neuron_switch: bool = row(
+        "there is a NeuronSwitch fabric between chips", (False, False, True), PUBLISHED, COLLECTIVES_API
     )
     collective_node_hop_ps: int = row(
         "a hop between nodes",

@@ -10,40 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nki import errors, reshaping, views
-from nki.access_patterns import pattern_access, reinterpret, storage_access
+from nki import errors, indirect_views, reshaping, views
+from nki.access_patterns import storage_access
 from nki.dtypes import DType, as_dtype
 from nki.enums import MemoryRegion
+from nki.indices import is_one_value
 from nki.ir import builder
 from nki.ir.program import Access, Buffer, Shape
+from nki.regions import as_region, hbm, private_hbm, psum, sbuf, shared_hbm
+from nki.registers import VirtualRegister
 from nki.span import capture
 from nki.target import get_target
 from nki.tensor_refusals import Refusals
 from nki.tensor_values import assign, show, values_of
 
-sbuf = MemoryRegion.sbuf
-psum = MemoryRegion.psum
-private_hbm = MemoryRegion.private_hbm
-shared_hbm = MemoryRegion.shared_hbm
-hbm = MemoryRegion.private_hbm
+__all__ = ["NkiTensor", "as_region", "hbm", "private_hbm", "psum", "sbuf", "shared_hbm"]
 
 _new = object.__new__
-
-
-def as_region(buffer: Any, what: str = "buffer") -> MemoryRegion:
-    """A memory region; strings are refused (rule 144)."""
-    if isinstance(buffer, MemoryRegion):
-        return buffer
-    names = [member.name for member in MemoryRegion]
-    known = buffer if isinstance(buffer, str) and buffer in (*names, "hbm") else "sbuf"
-    raise errors.ArgumentError(
-        f"`{what}` must be a memory region, got {type(buffer).__name__}",
-        operand=what,
-        found=f"{buffer!r:.80}",
-        allowed="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",
-        remedy=f"pass {what}=nl.{known}",
-        span=capture(2),
-    )
 
 
 class NkiTensor(Refusals):
@@ -139,8 +122,8 @@ class NkiTensor(Refusals):
         return [[step, count] for step, count in zip(self.access.strides, self.access.shape)]
 
     def is_indirect(self) -> bool:
-        """Whether addresses are computed on the device (never, as long as dynamic addressing is not implemented)."""
-        return False
+        """Whether the place of the view depends on a value of the device."""
+        return self.access.dynamic is not None
 
     def __getitem__(self, key: Any) -> NkiTensor:
         access = self.access
@@ -150,31 +133,45 @@ class NkiTensor(Refusals):
             shape, strides, offset = views.subscript(
                 access.shape, access.strides, access.offset, key, region is sbuf or region is psum
             )
+            if access.dynamic is not None:
+                return NkiTensor._of(indirect_views.viewed(access, _subscript, key, region.on_chip))
         except errors.NkiError as error:
-            raise self._placed(error) from None
+            return self._device_subscript(key, error)
         view = _new(NkiTensor)
         view.access = Access(buffer, access.dtype, offset, shape, strides)
         view._label = None
         return view
 
+    def _device_subscript(self, key: Any, error: errors.NkiError) -> NkiTensor:
+        """The view for a subscript that is no plain one: with an index of the device, or an error."""
+        try:
+            if not indirect_views.has_device_index(key):
+                raise error
+            return NkiTensor._of(indirect_views.subscripted(self.access, key))
+        except errors.NkiError as found:
+            raise self._placed(found, 4) from None
+
     def __setitem__(self, key: Any, value: Any) -> None:
         assign(self[key], value)
 
-    def _placed(self, error: errors.NkiError) -> errors.NkiError:
+    def _placed(self, error: errors.NkiError, depth: int) -> errors.NkiError:
         access = self.access
         error.message = f"`{self.name or access.buffer.name}`: {error.message}"
         error.notes = (*error.notes, f"tensor:  {access.describe()}")
-        return error.at(capture(3))
+        return error.at(capture(depth))
 
     def _view(self, function: Callable[..., views.View], *args: Any) -> NkiTensor:
         """The view that `function` makes of shape, strides and offset."""
-        access = self.access
+        return self._made(indirect_views.viewed, function, *args)
+
+    def _made(self, function: Callable[..., Access], *args: Any) -> NkiTensor:
+        """The view that `function` makes of the access."""
         try:
-            made = function(views.View(access.shape, access.strides, access.offset), *args)
-            _check_rank(made.shape, access.shape)
+            made = function(self.access, *args)
+            _check_rank(made.shape, self.access.shape)
         except errors.NkiError as error:
-            raise self._placed(error) from None
-        return NkiTensor._of(Access(access.buffer, access.dtype, made.offset, made.shape, made.strides))
+            raise self._placed(error, 3) from None
+        return NkiTensor._of(made)
 
     def permute(self, dims: tuple[int, ...]) -> NkiTensor:
         """Dimensions in the order `dims`; on chip dims[0] is 0."""
@@ -217,38 +214,43 @@ class NkiTensor(Refusals):
         """Elements start <= i < end of one dimension, every `step`-th."""
         return self._view(views.slice_dim, dim, start, end, step)
 
-    def select(self, dim: int, index: int | NkiTensor) -> NkiTensor:
-        """One element of a dimension, which is dropped where `t[..., index, ...]` would drop it."""
+    def select(self, dim: int, index: int | NkiTensor | VirtualRegister) -> NkiTensor:
+        """One element of a dimension, which is dropped where `t[..., index, ...]` would drop it.
+
+        index: a number, or a register or a tile with one value, which the device reads.
+        """
+        if is_one_value(index):
+            return self._made(indirect_views.selected, dim, index)
         return self._view(views.select_dim, dim, index, self.buffer.on_chip)
+
+    def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
+        """Rows of an HBM tensor chosen on the device: row p of the view is the one that vector_offset[p] names."""
+        return self._made(indirect_views.rows_selected, dim, vector_offset)
+
+    def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
+        """Tensor indirection (trn3): elements of each partition at offsets that stand in `index`, [P, num_elem]."""
+        return self._made(indirect_views.column_view, index, num_elem)
 
     def ap(
         self,
         pattern: list[list[int]],
         offset: int | None = None,
-        scalar_offset: NkiTensor | None = None,
+        scalar_offset: NkiTensor | VirtualRegister | None = None,
         vector_offset: NkiTensor | None = None,
         indirect_dim: int = 0,
         dtype: DType | None = None,
     ) -> NkiTensor:
-        """An explicit [[step, count], ...] pattern on the storage; `offset` counts from its start."""
-        try:
-            for what, value in (("scalar_offset", scalar_offset), ("vector_offset", vector_offset)):
-                if value is not None:
-                    raise views.dynamic_error(f"ap: `{what}`")
-            made = pattern_access(
-                self.access, pattern, offset, self.dtype if dtype is None else as_dtype(dtype)
-            )
-            _check_rank(made.shape, ())
-        except errors.NkiError as error:
-            raise self._placed(error) from None
-        return NkiTensor._of(made)
+        """An explicit [[step, count], ...] pattern on the storage; `offset` counts from its start.
+
+        scalar_offset: an index along dimension `indirect_dim` of this tensor that moves the pattern.
+        vector_offset: an index along dimension 0 for each row of the pattern, whose first step is ignored then.
+        """
+        moving = (scalar_offset, vector_offset, indirect_dim)
+        return self._made(indirect_views.pattern_view, pattern, offset, dtype, *moving)
 
     def view(self, dtype: DType) -> NkiTensor:
         """The same bytes as another dtype; the last dimension is rescaled."""
-        try:
-            return NkiTensor._of(reinterpret(self.access, as_dtype(dtype)))
-        except errors.NkiError as error:
-            raise self._placed(error) from None
+        return self._made(indirect_views.reinterpreted, dtype)
 
     reinterpret_cast = view
 
@@ -272,6 +274,10 @@ class NkiTensor(Refusals):
 
     def __hash__(self) -> int:
         return hash(self.access)
+
+
+def _subscript(view: views.View, key: Any, on_chip: bool) -> views.View:
+    return views.View(*views.subscript(*view, key, on_chip))
 
 
 def _check_rank(shape: Shape, before: Shape) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from nki import errors
 from nki.arguments import from_torch
 from nki.dtypes import as_dtype
+from nki.ir.program import Program
 from nki.jit import Kernel, Launch, Options, split
 from nki.loaded import LoadedKernel
 from nki.target import Target
@@ -141,7 +142,14 @@ def _kernel_op(
     kernel, grid = split(launch)
     options = Options(target=target, grid=grid)
 
+    declared = _declared_mutations(mutates_args, schema)
+    checked = False
+
     def implementation(*args: Any, **kwargs: Any) -> Any:
+        nonlocal checked
+        if not checked and declared is not None and isinstance(kernel, Kernel):
+            _check_mutations(name, kernel.compiled(options, args, kwargs).program, declared)
+            checked = True
         return kernel.run(options, args, kwargs)
 
     def shapes_of_the_program(*args: Any, **kwargs: Any) -> Any:
@@ -159,6 +167,31 @@ def _kernel_op(
     if schema is None and isinstance(kernel, Kernel):
         schema = _schema(kernel, mutates_args)
     return _register(name, implementation, fake or shapes_of_the_program, mutates_args, schema)
+
+
+def _declared_mutations(mutates_args: str | Iterable[str], schema: str | None) -> frozenset[str] | None:
+    """The arguments that an operator says it writes; `None` if it leaves them open."""
+    if mutates_args == "unknown" or schema is not None:
+        return None
+    return frozenset(mutates_args)
+
+
+def _check_mutations(name: str, program: Program, declared: frozenset[str]) -> None:
+    """Raise if the kernel writes an argument that the operator has not declared, or returns one, which PyTorch's
+    compiler could not know."""
+    written = [b for b in program.arguments if b.name in program.mutated and b.label.split("[")[0] not in declared]
+    returned = [b for b in program.arguments if b in program.results]
+    if not written and not returned:
+        return
+    found = ", ".join(f"`{b.label}`" for b in written or returned)
+    raise errors.ArgumentError(
+        f"{name}: the kernel {'writes' if written else 'returns'} its argument {found}",
+        operand=found,
+        found=f"mutates_args={sorted(declared)!r}",
+        allowed="an operator that names what it writes in mutates_args, and returns nothing or new tensors",
+        remedy="register a function of the kernel: with mutates_args=('x',) if it writes x, and without returning x; "
+        "or let the kernel write into an output of its own",
+    )
 
 
 def _blank(value: Any) -> Any:

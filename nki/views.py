@@ -42,7 +42,7 @@ def subscript(shape: Shape, strides: Shape, offset: int, key: Any, on_chip: bool
     if type(key) is not tuple:
         key = (key,)
     if len(key) > len(shape):
-        key = _spread(key, len(shape))
+        key = spread(key, len(shape))
     new_shape: list[int] = []
     new_strides: list[int] = []
     dim = 0
@@ -54,7 +54,7 @@ def subscript(shape: Shape, strides: Shape, offset: int, key: Any, on_chip: bool
             offset += start * stride
             stride *= step
         elif k is ...:
-            return subscript(shape, strides, offset, _spread(key, len(shape)), on_chip)
+            return subscript(shape, strides, offset, spread(key, len(shape)), on_chip)
         else:
             index = k if type(k) is int else as_index(k, f"the subscript of dimension {dim}")
             if not -size <= index < size:
@@ -76,7 +76,7 @@ def subscript(shape: Shape, strides: Shape, offset: int, key: Any, on_chip: bool
     return tuple(new_shape), tuple(new_strides), offset
 
 
-def _spread(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+def spread(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     """The subscript with one entry per dimension: `...` and missing trailing entries become `:`."""
     dots = [i for i, k in enumerate(key) if k is ...]
     if len(dots) > 1:
@@ -122,11 +122,12 @@ def is_dynamic(value: Any) -> bool:
 
 
 def dynamic_error(what: str) -> errors.NkiError:
-    """The error for addresses that are computed on the device."""
+    """The error for a value of the device at a place where only integers known while staging can stand."""
     return errors.KernelError(
-        f"{what} is a value of the device: dynamic addressing is not implemented yet",
-        allowed="integers known while the kernel is staged",
-        remedy="use a Python integer; if the index comes from an input, pass it to the kernel as an int argument",
+        f"{what} is a value of the device",
+        allowed="an integer known while the kernel is staged",
+        remedy="a register or a tile with one value can be an index (t[register, :], t.select(dim, register)), the "
+        "start of nl.ds(register, size), or scalar_offset= of t.ap; sizes, steps and ends are fixed",
     )
 
 
@@ -242,6 +243,14 @@ def _with(items: Shape, at: int, new: Shape) -> Shape:
 def permute(view: View, dims: Any, on_chip: bool) -> View:
     """Dimensions in another order."""
     ndim = len(view.shape)
+    if not isinstance(dims, (tuple, list)):
+        raise errors.ArgumentError(
+            f"`dims` must be a tuple of integers, got {type(dims).__name__}",
+            operand="dims",
+            found=f"{dims!r:.80}",
+            allowed=f"every number of 0..{ndim - 1} once",
+            remedy=f"name all {ndim} dimensions, e.g. {tuple(range(ndim))}",
+        )
     order = tuple(as_dim(d, ndim, "dims") for d in dims)
     if sorted(order) != list(range(ndim)):
         raise errors.ShapeError(

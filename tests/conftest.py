@@ -17,7 +17,8 @@ from typing import Protocol
 # Before NumPy is loaded: one thread, so that sums have one order; and nothing from the developer's own shell.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
-for _name in [name for name in os.environ if name.startswith(("NKI_", "NEURON_")) and name != "NKI_CHECK"]:
+_KEPT = ("NKI_CHECK", "NKI_FUZZ_COUNT")
+for _name in [name for name in os.environ if name.startswith(("NKI_", "NEURON_")) and name not in _KEPT]:
     del os.environ[_name]
 os.environ.setdefault("NKI_CHECK", "2")  # print, parse and compare every program that is staged
 

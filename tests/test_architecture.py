@@ -32,13 +32,15 @@ from tests.source_tree import (
 )
 
 PACKAGES = ("nki", "interpreter", "nki_lib")
-ROOMS = (*PACKAGES, "tests", "benchmarks", "tools")
+ROOMS = (*PACKAGES, "neuronxcc", "tests", "benchmarks", "tools")
 
 FILE_LINES = 300
 FUNCTION_LINES = 40  # without the docstring
 KERNEL_LINES = 80  # a function of nki_lib that runs on the device
 
-LONGER_FILES: dict[str, tuple[int, str]] = {}  # "path": (ceiling, why it is not split)
+LONGER_FILES: dict[str, tuple[int, str]] = {  # "path": (ceiling, why it is not split)
+    "nki/errors.py": (400, "a catalogue: every mistake is one short class, and all are looked up in one place"),
+}
 LONGER_FUNCTIONS: dict[str, tuple[int, str]] = {}  # "path:qualified.name": (ceiling, why it is not split)
 
 NO_MNEMONICS = ("nki/ir", "nki/frontend", "nki/passes", "interpreter")

@@ -18,6 +18,7 @@ from nki.target import Row, Target
 from nki.target_dma import DmaTiming
 from nki.target_limits import Limits
 from nki.target_timing import EngineTiming
+from tools.conformance import pages as conformance_pages
 from tools.instruction_page import instruction_page
 from tools.pages import ROOT, environment, report, stale, write
 from tools.readme import readme_pages
@@ -102,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing, say which files are not current")
     options = parser.parse_args(argv)
-    everything = {**pages(), **readme_pages()}
+    everything = {**pages(), **conformance_pages(), **readme_pages()}
     if options.check:
         return report([*stale(everything), *leftovers()], COMMAND)
     for name in leftovers():

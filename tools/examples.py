@@ -15,8 +15,9 @@ from nki.dtypes import DType
 from nki.enums import MemoryRegion
 from nki.errors import NkiError
 from nki.ir.builder import Builder
+from nki.ir.control import Register
 from nki.ir.instruction import Instruction
-from nki.ir.operands import REQUIRED, Attribute, Operand
+from nki.ir.operands import REQUIRED, Attribute, Operand, RegisterOperand
 from nki.ir.program import Access, Buffer, Shape
 from nki.ir.verify import verify
 from nki.target import Target
@@ -75,6 +76,8 @@ def _build(cls: type[Instruction], choice: Choice) -> Instruction:
     for name, parameter in cls.parameters.items():
         if isinstance(parameter, Operand):
             values[name] = _operand(parameter, choice.shape(parameter), choice)
+        elif isinstance(parameter, RegisterOperand):
+            values[name] = Register(name)
         else:
             values[name] = (
                 _value(parameter, choice) if isinstance(parameter, Attribute) else parameter.default

@@ -14,7 +14,16 @@ from nki.dtypes import DType
 from nki.enums import MemoryRegion
 from nki.ir.cost import Phase
 from nki.ir.instruction import EngineChoice, Instruction
-from nki.ir.operands import ANY_DTYPE, FLOATS, INTEGERS, REQUIRED, UNPACKED, Attribute, Operand
+from nki.ir.operands import (
+    ANY_DTYPE,
+    FLOATS,
+    INTEGERS,
+    REQUIRED,
+    UNPACKED,
+    Attribute,
+    Operand,
+    RegisterOperand,
+)
 from nki.ir.verify import GENERATION_NAMES
 from nki.target import Target, get_target
 from nki.target_facts import GENERATIONS
@@ -147,7 +156,7 @@ def _shown(value: Any) -> str:
     return f"nisa.{enumeration}.{value.name}" if hasattr(type(value), "__members__") else f"nl.{value.name}"
 
 
-def _parameter(parameter: Operand | Attribute | EngineChoice) -> ParameterRow:
+def _parameter(parameter: Operand | RegisterOperand | Attribute | EngineChoice) -> ParameterRow:
     default = "required" if parameter.default is REQUIRED else f"`{_shown(parameter.default)}`"
     if isinstance(parameter, Operand):
         return ParameterRow(
@@ -155,6 +164,10 @@ def _parameter(parameter: Operand | Attribute | EngineChoice) -> ParameterRow:
         )
     if isinstance(parameter, Attribute):
         return ParameterRow(parameter.name, "constant", parameter.kind.describe, default, parameter.doc)
+    if isinstance(parameter, RegisterOperand):
+        number = ", or an integer" if parameter.numbers else ""
+        use = _DIRECTIONS[parameter.direction]
+        return ParameterRow(parameter.name, use, f"a register{number}", default, parameter.doc)
     members = ", ".join(f"`{each.name}`" for each in parameter.engines)
     return ParameterRow(
         "engine",

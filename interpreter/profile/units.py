@@ -51,6 +51,7 @@ _WAITING: Final = {
     timeline.PORT_CONFLICT: ("resource", "a shared port"),
     timeline.BANK_CONFLICT: ("resource", "a PSUM bank"),
     timeline.WARM_UP: ("resource", "the Tensor engine to warm up"),
+    timeline.LOOP: ("engine", "the turn of a loop"),
 }
 """For each reason of the time model: its group, and the words that follow "waits for"."""
 

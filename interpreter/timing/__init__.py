@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from interpreter.timing.charges import Charge, charge_of
 from interpreter.timing.schedule import CoreSchedule
 from interpreter.timing.timeline import Timeline
+from interpreter.timing.turns import turns_of
 from nki.ir.dependency import Dependency
-from nki.ir.program import Program
+from nki.ir.order import Test
+from nki.ir.program import Program, flatten
 from nki.target import Target
 
 __all__ = ["Timeline", "time_program"]
@@ -21,6 +23,7 @@ __all__ = ["Timeline", "time_program"]
 def time_program(
     program: Program,
     dependencies: Sequence[Sequence[Sequence[Dependency]]],
+    tests: Sequence[Sequence[Test]] = (),
     *,
     schedule: str = "auto",
     dge: str = "auto",
@@ -28,7 +31,8 @@ def time_program(
 ) -> Timeline:
     """The timeline of a finished program.
 
-    dependencies: per core and instruction, as `nki.passes.dependencies` finds them.
+    The program has its loops written out. dependencies: per core and instruction, as `nki.passes.dependencies` finds
+    them. tests: per core, the turns of its loops on the device.
     schedule: "program" keeps every queue in the order as written, "compiler" lets loads run ahead and stores lag
     behind, "auto" takes "program" if the kernel fixes its own order. dge: "static" prepares all DMA descriptors
     before the run.
@@ -39,7 +43,8 @@ def time_program(
         schedule = "program" if "fixed_order" in program.flags else "compiler"
     known: dict[object, Charge] = {}
     traces = []
-    for core, instructions in enumerate(program.cores):
+    for core, nodes in enumerate(program.cores):
+        instructions = list(flatten(nodes))
         charges = []
         for instruction in instructions:
             key = instruction.key()
@@ -47,7 +52,8 @@ def time_program(
             if charge is None:
                 charge = known[key] = charge_of(instruction, machine, dge == "static")
             charges.append(charge)
-        state = CoreSchedule(core, instructions, charges, machine, schedule == "compiler")
+        turns = turns_of(tests[core], charges, instructions) if tests else []
+        state = CoreSchedule(core, instructions, charges, machine, schedule == "compiler", turns)
         traces.append(state.run(dependencies[core]))
     launch = machine.launch_start_ps + machine.launch_end_ps
     return Timeline(machine, schedule, launch, tuple(traces))

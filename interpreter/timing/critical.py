@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from interpreter.timing.report import dma_stretches
 from interpreter.timing.timeline import (
+    BEFOREHAND,
     ENGINE,
     EXECUTE,
     SEMAPHORE,
-    TABLE_LOAD,
     WARM_UP,
     Step,
     Trace,
@@ -36,24 +36,27 @@ def _backwards(trace: Trace, target: Target) -> Iterator[tuple[int, str, int]]:
     while index >= 0:
         yield from _own(trace, index, until, target)
         until = trace.start[index]
-        for reason, ps in reversed(trace.delays.get(index, [])):
-            if reason != TABLE_LOAD:
+        delays = trace.delays.get(index, [])
+        for reason, ps in reversed(delays):
+            if reason not in BEFOREHAND:
                 yield index, reason, ps
                 until -= ps
         dependency = trace.cause[index]
         before = trace.before[index]
         ready = 0 if dependency is None else trace.visible[dependency.on] + target.semaphore_wake_ps
-        table = sum(ps for reason, ps in trace.delays.get(index, []) if reason == TABLE_LOAD)
-        free = (trace.end[before] if before >= 0 else 0) + table
+        beforehand = [(reason, ps) for reason, ps in reversed(delays) if reason in BEFOREHAND]
+        was_free = trace.end[before] if before >= 0 else 0
+        free = was_free + sum(ps for _, ps in beforehand)
         yield index, ENGINE, until - max(ready, free)
         if dependency is not None and ready >= free:
             yield index, SEMAPHORE, target.semaphore_wake_ps
             index = dependency.on
             until = trace.visible[index]
         else:
-            yield index, TABLE_LOAD, table
+            for reason, ps in beforehand:
+                yield index, reason, ps
             index = before
-            until = free - table
+            until = was_free
 
 
 def _own(trace: Trace, index: int, until: int, target: Target) -> Iterator[tuple[int, str, int]]:

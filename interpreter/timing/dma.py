@@ -48,7 +48,9 @@ def dma_charge(
     mode = _mode(transfers[0].dge, target, static)
     engine = _issuer(instruction.engine, mode)
     issue, generator, start = _issue(mode, descriptors, target)
-    reads, writes = instruction.reads(), instruction.writes()
+    indices = {id(index) for index in instruction.index_windows()}  # read by whoever makes the descriptors
+    reads = [access for access in instruction.reads() if id(access) not in indices]
+    writes = instruction.writes()
     rows = _rows_by_engine(reads, writes, target)
     services = [0] * target.dma_engines
     for transfer in transfers:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from interpreter.timing.charges import ENGINES
 from interpreter.timing.timeline import (
+    BEFOREHAND,
     BUFFER,
     DATA,
     DMA_BANDWIDTH,
@@ -17,7 +18,6 @@ from interpreter.timing.timeline import (
     ISSUE,
     ORDER,
     SEMAPHORE,
-    TABLE_LOAD,
     DmaUse,
     EngineUse,
     Event,
@@ -97,14 +97,15 @@ def explain(trace: Trace, index: int, since: int, target: Target) -> Iterator[Wa
     delays = trace.delays.get(index, [])
     stretches: list[tuple[int, int, str, int | None]] = []
     for reason, ps in delays:
-        if reason == TABLE_LOAD:
+        if reason in BEFOREHAND:
             stretches.append((free, free + ps, reason, None))
+            free += ps
     if dependency is not None:
         stretches += [(a, b, why, dependency.on) for a, b, why in waiting_for(trace, dependency, target)]
-    begun = start - sum(ps for reason, ps in delays if reason != TABLE_LOAD)
+    begun = start - sum(ps for reason, ps in delays if reason not in BEFOREHAND)
     stretches.append((0, begun, ENGINE, before if before >= 0 else None))
     for reason, ps in delays:
-        if reason != TABLE_LOAD:
+        if reason not in BEFOREHAND:
             stretches.append((begun, begun + ps, reason, None))
             begun += ps
     reached = since

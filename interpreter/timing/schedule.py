@@ -11,6 +11,7 @@ No step depends on who wins a race: more work, another dependency or a slower cl
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Sequence
 
 from interpreter.timing.charges import DMA, ENGINES, SIMPLE, STREAMING, TENSOR, Charge
@@ -19,11 +20,13 @@ from interpreter.timing.resources import DmaEngines, Shared
 from interpreter.timing.timeline import (
     BANK_CONFLICT,
     ENGINE,
+    LOOP,
     PORT_CONFLICT,
     TABLE_LOAD,
     Move,
     Trace,
 )
+from interpreter.timing.turns import Turn
 from nki.ir.dependency import Dependency, DependencyKind
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access
@@ -44,6 +47,7 @@ class CoreSchedule:
         charges: list[Charge],
         target: Target,
         split: bool,
+        turns: Sequence[Turn] = (),
     ) -> None:
         count = len(instructions)
         self.target = target
@@ -71,6 +75,8 @@ class CoreSchedule:
         self.warm_at = -1
         self.units: dict[tuple[int, str], int] = {}
         self.streaming = [0] * queues
+        self.turns = deque(turns)
+        self.turning = [0] * queues
 
     def run(self, dependencies: Sequence[Sequence[Dependency]]) -> Trace:
         """Schedule every instruction."""
@@ -78,9 +84,11 @@ class CoreSchedule:
         start, end, visible, cause = trace.start, trace.end, trace.visible, trace.cause
         before, queue_of = trace.before, self.queue_of
         wake = self.target.semaphore_wake_ps
-        queues = self._queues()
-        shared = self.engines
+        queues, shared = self._queues(), self.engines
+        turns, turning = self.turns, self.turning
         for index, charge in enumerate(trace.charges):
+            if turns:
+                self._turn(index)
             queue = charge.lane if queues is None else queues[index]
             ready = -1
             for dependency in dependencies[index]:
@@ -106,10 +114,25 @@ class CoreSchedule:
                 self._dma(index, charge, queue, ready)
             else:
                 self._share(index, charge, queue, ready)
-            before[index] = last[queue]
-            last[queue] = index
+            if turning[queue]:
+                self._turned(index, queue)
+            before[index], last[queue] = last[queue], index
             queue_of[index] = -1 if way == DMA else queue
         return trace
+
+    def _turn(self, index: int) -> None:
+        """Loops that begin a pass here: the sequencers that have instructions in their bodies branch."""
+        while self.turns and self.turns[0].at <= index:
+            lanes = self.turns.popleft().lanes
+            for queue in range(len(self.free)):
+                if queue % len(ENGINES) in lanes:
+                    self.free[queue] += self.target.loop_iteration_ps
+                    self.turning[queue] += self.target.loop_iteration_ps
+
+    def _turned(self, index: int, queue: int) -> None:
+        """The first instruction of a queue after branches is the one they delayed."""
+        self.trace.delays.setdefault(index, []).insert(0, (LOOP, self.turning[queue]))
+        self.turning[queue] = 0
 
     def _queues(self) -> list[int] | None:
         """The queue of each instruction under the "compiler" schedule; engines that several queues share are noted."""

@@ -31,6 +31,7 @@ TABLE_LOAD = "table_load"
 PORT_CONFLICT = "port_conflict"
 BANK_CONFLICT = "bank_conflict"
 WARM_UP = "warm_up"
+LOOP = "loop"
 
 REASONS: dict[str, str] = {
     EXECUTE: "the instruction itself (critical path only)",
@@ -47,8 +48,12 @@ REASONS: dict[str, str] = {
     PORT_CONFLICT: "a port that another engine holds",
     BANK_CONFLICT: "a PSUM bank that another engine holds",
     WARM_UP: "the Tensor engine warming up (critical path only)",
+    LOOP: "a loop on the device to take its turn",
 }
 """The closed list of reasons for waiting, and of what the critical path consists of."""
+
+BEFOREHAND = frozenset({TABLE_LOAD, LOOP})
+"""Delays that an engine can have behind it while its instruction still waits for data."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def ir(options: argparse.Namespace) -> int:
     if options.json:
         _emit({"kernel": program.name, "target": program.target.name, "text": text, "file": options.output})
     elif not options.output:
-        print(text)
+        print(text, end="" if text.endswith("\n") else "\n")
     return 0
 
 
@@ -111,11 +111,13 @@ def check(options: argparse.Namespace) -> int:
     else:
         for diagnostic in found:
             print(diagnostic)
-        counts = ", ".join(
-            f"{sum(d.severity == kind for d in found)} {kind}s" for kind in ("error", "warning", "note")
-        )
-        print(f"{options.kernel}: {counts}")
+        print(f"{options.kernel}: {', '.join(_count(found, kind) for kind in ('error', 'warning', 'note'))}")
     return 1 if any(diagnostic.severity == "error" for diagnostic in found) else 0
+
+
+def _count(found: list[Any], kind: str) -> str:
+    number = sum(diagnostic.severity == kind for diagnostic in found)
+    return f"{number} {kind}{'' if number == 1 else 's'}"
 
 
 def isa(options: argparse.Namespace) -> int:

@@ -21,7 +21,9 @@ _ARGUMENTS = (
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="nki", description="Run, time and check NKI kernels on the CPU.", epilog=f"Arguments of a kernel: {_ARGUMENTS}."
+        prog="nki",
+        description="Run, time and check NKI kernels on the CPU.",
+        epilog=f"Arguments of a kernel: {_ARGUMENTS}.",
     )
     sub = parser.add_subparsers(dest="command", required=True, metavar="run|profile|ir|check|isa|doctor")
     run = _kernel_command(sub, "run", "run a kernel and save its outputs")
@@ -45,18 +47,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _kernel_command(sub: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
+def _kernel_command(
+    sub: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
     command = sub.add_parser(name, help=text, description=text, epilog=f"Arguments: {_ARGUMENTS}.")
     command.add_argument("kernel", metavar="FILE.py:KERNEL", help="or a recorded program, FILE.nkir")
     command.add_argument("arguments", nargs="*", metavar="ARG", help="the kernel's arguments")
-    command.add_argument("--target", metavar="GENERATION", help="trn1, trn2 or trn3 (default: the environment, else trn3)")
+    command.add_argument(
+        "--target", metavar="GENERATION", help="trn1, trn2 or trn3 (default: the environment, else trn3)"
+    )
     command.add_argument("--json", action="store_true", help="machine-readable output")
     return command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code."""
-    options = _parser().parse_intermixed_args(argv) if _intermixed(argv) else _parser().parse_args(argv)
+    options = _parsed(_parser(), argv)
     try:
         return int(getattr(commands, options.command)(options))
     except UsageError as error:
@@ -72,6 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 stop_at(main.__code__)  # what a shell calls is not the user's source
 
 
-def _intermixed(argv: Sequence[str] | None) -> bool:
-    """Sub-commands cannot be parsed intermixed; positional arguments after options are, by argparse itself."""
-    return False
+def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options. Arguments of the kernel may stand between options, which argparse leaves over in sub-commands."""
+    options, rest = parser.parse_known_args(argv)
+    unknown = [word for word in rest if word.startswith("-") and not word[1:2].isdigit()]
+    if unknown or (rest and not hasattr(options, "arguments")):
+        parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+    if rest:
+        options.arguments += rest
+    return options

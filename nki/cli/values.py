@@ -20,6 +20,7 @@ from nki import errors
 from nki.dtypes import DType, as_dtype, cast_into
 from nki.jit import Kernel, Launch
 from nki.loaded import load_ir
+from nki.span import Frame, Span, from_traceback
 
 _BLANK = re.compile(r"([a-z_0-9]+)\[([0-9]+(?:,[0-9]+)*)\]")
 _KEYWORD = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)=(.+)", re.DOTALL)
@@ -64,7 +65,16 @@ def _load_module(path: str) -> Any:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except errors.NkiError:
+        raise
+    except SyntaxError as error:
+        frame = Frame(error.filename or path, error.lineno or 0, "", (error.offset or 1) - 1)
+        raise errors.KernelError(f"{path} is not Python: {error.msg}", span=Span((frame,))) from error
+    except Exception as error:
+        text = f"{path} cannot be imported: {type(error).__name__}: {error}"
+        raise errors.KernelError(text, span=from_traceback(error)) from error
     return module
 
 
@@ -91,7 +101,7 @@ def parse_value(word: str) -> Any:
     path, _, cast = word.partition(".npy:")
     if cast:
         return cast_array(_load_array(path + ".npy"), _dtype(cast))
-    if word.endswith(".npy"):
+    if word.endswith((".npy", ".npz")):
         return _load_array(word)
     try:
         return ast.literal_eval(word)
@@ -124,10 +134,18 @@ def cast_array(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Convert as the machine does; raw bytes of the right width (`.npy` has no bfloat16) are taken as they are."""
     if array.dtype.kind == "V" and array.itemsize == dtype.itemsize:
         return array.view(dtype.numpy)
-    result = np.empty(array.shape, dtype.numpy)
+    if array.dtype.kind not in "biuf":
+        raise UsageError(f"an array of {array.dtype} cannot be cast to {dtype}")
     source = array
-    if array.dtype == np.float64 or array.dtype.kind in "iu" and array.itemsize == 8:
-        source = array.astype(np.float32 if array.dtype.kind == "f" else np.int32)
+    if array.dtype.kind in "iu" and array.itemsize > 4:
+        if dtype.is_integer:
+            to, by = np.iinfo(dtype.numpy), np.iinfo(array.dtype)
+            clipped: np.ndarray = np.clip(array, max(to.min, by.min), min(to.max, by.max))
+            return clipped.astype(dtype.numpy)
+        source = array != 0 if dtype.kind == "bool" else array.astype(np.float32)
+    elif array.dtype.kind == "f" and array.itemsize > 4:
+        source = array.astype(np.float32)
+    result = np.empty(array.shape, dtype.numpy)
     with np.errstate(all="ignore"):
         cast_into(result, source)
     return result

@@ -7,7 +7,7 @@ from it and gives tests and loops over device values their meaning; values of th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Protocol
 
@@ -35,6 +35,10 @@ class Hooks(Protocol):
 
     def while_loop(self, test: Callable[[], Any], line: int) -> Iterable[object]:
         """Something with one (ignored) item for each pass of `while test():`."""
+
+    def leave(self, kind: str, lines: tuple[int, ...]) -> None:
+        """The statement `kind` (`break`, `continue` or `return`) is about to leave the bodies of the loops that begin
+        on these lines of its function."""
 
 
 _library: CodeTable[bool] = CodeTable()
@@ -79,7 +83,10 @@ class HostHooks:
         """`iterable` itself."""
         return iterable  # type: ignore[no-any-return]
 
-    def while_loop(self, test: Callable[[], Any], line: int) -> Iterator[object]:
+    def leave(self, kind: str, lines: tuple[int, ...]) -> None:
+        """Nothing: loops of the host may be left."""
+
+    def while_loop(self, test: Callable[[], Any], line: int) -> Iterable[object]:
         """One item for each time the test holds."""
         while self.test(test(), "while", line):
             yield None

@@ -8,34 +8,40 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nki import errors
-from nki.arguments import Arguments, Leaf
 from nki.enums import MemoryRegion
 from nki.errors import Diagnostic
 from nki.frontend.callsite import call_site_name
-from nki.frontend.hooks import HostHooks
+from nki.frontend.device_loops import DeviceLoops
+from nki.frontend.launch import note_launch
 from nki.frontend.recorded import Dependencies
+from nki.frontend.results import set_results
 from nki.frontend.rewrite import rewrite_kernel
+from nki.frontend.loop_values import loop_values
 from nki.frontend.source import function_source
 from nki.frontend.subset import check_subset
 from nki.ir.builder import Builder
-from nki.ir.program import Access, Buffer, Program
+from nki.ir.program import Access, Buffer, Program, Shape
+from nki.ir.schedule import add_edges
+from nki.language.removed import unexpected_keyword
 from nki.span import UNKNOWN, Frame, Span, from_traceback, is_user_code, shown_file, stop_at
 from nki.tensor import NkiTensor
+
+if TYPE_CHECKING:
+    from nki.arguments import Arguments, Leaf
 
 
 class NeedsEager(Exception):
     """The kernel calls `breakpoint()`: it must be run eagerly, so that the debugger sees values."""
 
 
-class StagingHooks(HostHooks):
+class StagingHooks(DeviceLoops):
     """Follows calls into user functions, checks each against the subset, and looks out for `breakpoint()`."""
 
     def __init__(self, builder: Builder, dependencies: Dependencies, breakpoints: str) -> None:
-        super().__init__(dependencies)
-        self.builder = builder
+        super().__init__(builder, dependencies)
         self.breakpoints = breakpoints
 
     def call(self, function: Any) -> Any:
@@ -55,7 +61,8 @@ class StagingHooks(HostHooks):
         code = getattr(function, "__code__", None)
         if code is not None and self.breakpoints != "stop" and _uses_breakpoint(code):
             if self.breakpoints == "refuse":
-                raise NeedsEager
+                grid = self.builder.grid or 1
+                raise NeedsEager if grid == 1 else _no_breakpoints(grid, function)
             if self.dependencies is not None:
                 self.dependencies.refuse("a kernel with breakpoints, which were skipped")
         source = function_source(function)
@@ -89,28 +96,46 @@ def stage(
     hooks = StagingHooks(builder, dependencies, breakpoints)
     builder.name_of_tile = _name_of_tile
     builder.call = hooks.call
+    builder.read_file = lambda path: dependencies.refuse(f"a kernel that reads {path}")
     program = builder.program
     program.span = _return_span(kernel)
     with builder:
         place = _definition_span(kernel)
+        note_launch(builder, arguments, place)
         tensors = [_argument(builder, leaf, place) for leaf in arguments.leaves]
         program.arguments = [tensor.access.buffer for tensor in tensors]
         try:
             hooks.enter_source(kernel, kernel=True)
-            for core in range(builder.grid or 1):
-                builder.begin_core(core)
-                values = OrderedDict(arguments.filled(tensors))
-                call = inspect.BoundArguments(inspect.signature(kernel), values)
-                _set_results(program, _run(rewrite_kernel(kernel, hooks), call), core)
+            _stage_cores(kernel, arguments, tensors, hooks)
+            add_edges(program, builder.schedule)
         except NeedsEager:
             raise
         except errors.NkiError as error:
             if error.span is None or error.span is UNKNOWN:
                 error.span = from_traceback(error)
+            _note_loops(error, error)
             raise
         except Exception as error:
-            raise _user_error(error) from error
+            raise _note_loops(_user_error(error), error) from error
     return program, dependencies
+
+
+def _stage_cores(
+    kernel: Callable[..., Any], arguments: Arguments, tensors: list[NkiTensor], hooks: StagingHooks
+) -> None:
+    """Run the kernel once for each core."""
+    builder = hooks.builder
+    returned: list[tuple[Buffer, Shape]] = []
+    for core in range(builder.grid or 1):
+        builder.begin_core(core)
+        values = OrderedDict(arguments.filled(tensors))
+        call = inspect.BoundArguments(inspect.signature(kernel), values)
+        result = _run(rewrite_kernel(kernel, hooks), call)
+        returned = set_results(builder.program, result, core, returned)
+        if builder.fault is not None:
+            raise builder.fault
+    for buffer, shape in returned:  # not earlier: the next core makes it in its own shape
+        buffer.shape = shape
 
 
 def _run(kernel: Callable[..., Any], call: inspect.BoundArguments) -> Any:
@@ -119,6 +144,16 @@ def _run(kernel: Callable[..., Any], call: inspect.BoundArguments) -> Any:
 
 
 stop_at(_run.__code__)
+
+
+def _no_breakpoints(grid: int, function: Callable[..., Any]) -> errors.NkiError:
+    return errors.KernelError(
+        "breakpoint() stops a kernel on one core only: on several, values exist when all have been staged",
+        found=f"kernel[{grid}]",
+        allowed="kernel(...) or kernel[1](...)",
+        remedy="show values with nl.device_print, or debug the kernel on one core",
+        span=_definition_span(function),
+    )
 
 
 def _ignore(*args: Any, **kwargs: Any) -> None:
@@ -132,10 +167,10 @@ def _uses_breakpoint(code: CodeType) -> bool:
 
 
 def _argument(builder: Builder, leaf: Leaf, span: Span) -> NkiTensor:
+    """The tensor of an argument: in HBM, shared only if there is a second core to share it with (rule 141)."""
     shape = tuple(leaf.array.shape)
-    buffer = builder.buffer(
-        shape, leaf.dtype, MemoryRegion.shared_hbm, label=leaf.name, role="argument", span=span
-    )
+    memory = MemoryRegion.private_hbm if (builder.grid or 1) == 1 else MemoryRegion.shared_hbm
+    buffer = builder.buffer(shape, leaf.dtype, memory, label=leaf.name, role="argument", span=span)
     return NkiTensor._of(Access.whole(buffer))
 
 
@@ -149,12 +184,23 @@ def _name_of_tile() -> str | None:
     return None
 
 
+def _note_loops(told: errors.NkiError, error: Exception) -> errors.NkiError:
+    """Add to an error in which passes of the loops around it it happened."""
+    values = loop_values(error)
+    if values:
+        told.notes += (f"{'loops:':9}{', '.join(values)}",)
+    return told
+
+
 def _user_error(error: Exception) -> errors.NkiError:
     """An exception of the kernel's own code as an error of ours that is still of the original type."""
     span = from_traceback(error)
     text = str(error)
     if isinstance(error, AssertionError):
         return errors.UserAssertionError(text or "an assertion of the kernel failed", span=span)
+    unexpected = unexpected_keyword(error)
+    if unexpected is not None:
+        return unexpected.at(span)
     kind = type(error)
     text = f"{kind.__name__}: {text}" if text else kind.__name__
     try:
@@ -166,73 +212,6 @@ def _user_error(error: Exception) -> errors.NkiError:
         if not hasattr(wrapped, name):
             setattr(wrapped, name, value)
     return wrapped
-
-
-def _set_results(program: Program, result: Any, core: int) -> None:
-    """Note what the kernel returned; all cores return the same tensors."""
-    several = isinstance(result, (tuple, list))
-    form = "none" if result is None else "tuple" if several else "one"
-    items = () if result is None else tuple(result) if several else (result,)
-    buffers = [_result(program, item, position if several else None) for position, item in enumerate(items)]
-    if core and (form != program.result_form or buffers != program.results):
-        raise errors.ReturnError(
-            f"core {core} returns other tensors than core 0",
-            found=", ".join(buffer.describe() for buffer in buffers) or "nothing",
-            allowed=", ".join(buffer.describe() for buffer in program.results) or "nothing",
-            remedy="return the same tensors of shared HBM on every core",
-            span=program.span,
-        )
-    program.result_form, program.results = form, buffers
-
-
-def _result(program: Program, item: Any, position: int | None) -> Buffer:
-    what = "the returned value" if position is None else f"returned value {position}"
-    if not isinstance(item, NkiTensor):
-        raise errors.ReturnError(
-            f"{what} is a {type(item).__name__}, not a tensor",
-            found=f"{item!r:.80}" if isinstance(item, (int, float, str)) else type(item).__name__,
-            allowed="a tensor allocated with buffer=nl.shared_hbm, or a tuple of them",
-            remedy="store the result into an output tensor and return that",
-            span=program.span,
-        )
-    access = item.access
-    buffer = access.buffer
-    if buffer.memory is not MemoryRegion.shared_hbm:
-        raise errors.ReturnError(
-            f"{what} is not in shared HBM: {access.describe()}",
-            operand=buffer.label or buffer.name,
-            found=buffer.memory.value,
-            allowed="shared_hbm",
-            remedy="out = nl.ndarray(shape, dtype, buffer=nl.shared_hbm); nisa.dma_copy(dst=out, src=...); return out",
-            span=program.span,
-        )
-    if (
-        access.size != buffer.nbytes // buffer.dtype.itemsize
-        or not access.dense()
-        or access.dtype != buffer.dtype
-    ):
-        raise errors.ReturnError(
-            f"{what} is a view of part of {buffer.describe()}",
-            operand=buffer.label or buffer.name,
-            found=f"shape {list(access.shape)}, strides {list(access.strides)}, offset {access.offset}",
-            allowed="whole tensors",
-            remedy="return the tensor itself, or copy the part into an output of its own",
-            span=program.span,
-        )
-    if access.shape != buffer.shape:
-        if buffer.role == "argument":
-            return buffer
-        if buffer in program.results:
-            raise errors.ReturnError(
-                f"{what} is {buffer.describe()}, which is also returned under another shape",
-                operand=buffer.label or buffer.name,
-                found=f"shapes {list(buffer.shape)} and {list(access.shape)}",
-                allowed="each output tensor in one shape",
-                remedy="return it once and reshape the array that the kernel gives back",
-                span=program.span,
-            )
-        buffer.shape = access.shape
-    return buffer
 
 
 def _definition_span(kernel: Callable[..., Any]) -> Span:

@@ -5,6 +5,7 @@
 | `while test:` | `for __nki_go in __nki__.while_loop(lambda: test, line):`, or a `while` over a hooked test |
 | `if test`, `a if test else b`, `assert test`, `not a`, `a and b`, ... | the test is `__nki__.test(test, kind, line)` |
 | `for x in it`, also in comprehensions | `for x in __nki__.iterate(it, line)` |
+| `break`, `continue`, `return` in such a loop | the same after `__nki__.leave(kind, lines of the loops)` |
 | `f(x)` | `__nki__.call(f)(x)` |
 
 Every new node takes the place of the one it wraps, so tracebacks, breakpoints and call sites stay where they were.
@@ -16,7 +17,7 @@ other side.
 from __future__ import annotations
 
 import ast
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 HOOKS = "__nki__"
 """The name under which a rewritten function finds its hooks: a closure cell, never a global."""
@@ -52,10 +53,15 @@ class Transformer(ast.NodeTransformer):
 
     def __init__(self, builtin_names: frozenset[str]) -> None:
         self._builtin_names = builtin_names
+        self._loops: list[
+            int | None
+        ] = []  # lines of the loops around a statement, None where surely Python's own
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Rewrite the body of `node` itself (not its decorators, defaults and annotations)."""
+        outer, self._loops = self._loops, []
         node.body = self._statements(node.body)
+        self._loops = outer
         return node
 
     # Scopes
@@ -88,7 +94,9 @@ class Transformer(ast.NodeTransformer):
     # Loops
 
     def visit_For(self, node: ast.For) -> ast.AST:
-        self.generic_visit(node)
+        iterated = node.iter
+        node.target, node.iter = self._expression(node.target), self._expression(node.iter)
+        self._loop_bodies(node, None if self._is_builtin_call(iterated) else node.lineno)
         node.iter = _hook("iterate", [node.iter], node.iter, node.lineno)
         return node
 
@@ -101,10 +109,12 @@ class Transformer(ast.NodeTransformer):
         return node
 
     def visit_While(self, node: ast.While) -> ast.AST:
-        node.body, node.orelse = self._statements(node.body), self._statements(node.orelse)
-        if isinstance(node.test, ast.Constant):
+        constant = isinstance(node.test, ast.Constant)
+        movable = not constant and all(isinstance(part, _LOOP_TEST) for part in ast.walk(node.test))
+        self._loop_bodies(node, node.lineno if movable else None)
+        if constant:
             return node
-        if not all(isinstance(part, _LOOP_TEST) for part in ast.walk(node.test)):
+        if not movable:
             node.test = self._test(node.test, "while")
             return node
         nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -118,6 +128,32 @@ class Transformer(ast.NodeTransformer):
             type_comment=None,
         )
         return ast.copy_location(loop, node)
+
+    def _loop_bodies(self, node: ast.For | ast.While, line: int | None) -> None:
+        self._loops.append(line)
+        node.body = self._statements(node.body)
+        self._loops.pop()
+        node.orelse = self._statements(node.orelse)
+
+    def visit_Break(self, node: ast.Break) -> Any:
+        return self._leaving(node, "break", self._loops[-1:])
+
+    def visit_Continue(self, node: ast.Continue) -> Any:
+        return self._leaving(node, "continue", self._loops[-1:])
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        self.generic_visit(node)
+        return self._leaving(node, "return", self._loops)
+
+    def _leaving(self, node: ast.stmt, kind: str, loops: list[int | None]) -> ast.stmt | list[ast.stmt]:
+        lines: list[ast.expr] = [ast.Constant(value=line) for line in loops if line is not None]
+        if not lines:
+            return node
+        where = ast.copy_location(ast.Tuple(elts=lines, ctx=ast.Load()), node)
+        for line in lines:
+            ast.copy_location(line, node)
+        asked = _hook("leave", [ast.Constant(value=kind), where], node)
+        return [ast.copy_location(ast.Expr(value=asked), node), node]
 
     # Tests
 
@@ -183,7 +219,18 @@ class Transformer(ast.NodeTransformer):
     # Pieces
 
     def _statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        return [cast(ast.stmt, self.visit(statement)) for statement in body]
+        done: list[ast.stmt] = []
+        for statement in body:
+            new = self.visit(statement)
+            done += new if isinstance(new, list) else [new]
+        return done
+
+    def _is_builtin_call(self, node: ast.expr) -> bool:
+        return (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in self._builtin_names
+        )
 
     def _expression(self, node: ast.expr) -> ast.expr:
         return cast(ast.expr, self.visit(node))
@@ -211,7 +258,9 @@ def is_generator(node: ast.FunctionDef) -> bool:
     return _yields(node.body)
 
 
-def _hook(method: str, arguments: list[ast.expr], at: ast.expr, line: int | None = None) -> ast.Call:
+def _hook(
+    method: str, arguments: list[ast.expr], at: ast.expr | ast.stmt, line: int | None = None
+) -> ast.Call:
     """`__nki__.method(*arguments[, line])`, standing where `at` stands."""
     attribute = ast.Attribute(value=ast.Name(id=HOOKS, ctx=ast.Load()), attr=method, ctx=ast.Load())
     values = arguments if line is None else [*arguments, ast.Constant(value=line)]

@@ -142,7 +142,10 @@ def _as_number(value: Any) -> float | int | None:
         return plain(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         item = value.item()
-        return item if isinstance(item, (int, float)) else float(value)
+        try:
+            return item if isinstance(item, (int, float)) else float(item)
+        except (TypeError, ValueError):
+            return None
     return None
 
 

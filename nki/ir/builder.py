@@ -22,6 +22,7 @@ from nki.ir.control import Loop, Node, Register
 from nki.ir.groups import AccumulationGroups
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access, Buffer, Program, Shape
+from nki.ir.scopes import check_scopes
 from nki.ir.verify import verify
 from nki.span import Span, capture
 from nki.target import Target
@@ -40,9 +41,13 @@ class Builder:
     grid: number of cores the kernel was launched on, `None` without brackets.
     name_of_tile: the user's variable that receives the tile being allocated, if the front end can tell.
     call: what an inner kernel's function must pass before it is called (recorded and rewritten by the front end).
+    read_file: told of each file whose content becomes part of the program.
     block: the list instructions are appended to, a core's or the body of the innermost of `loops`.
     refuses_loops: the construct inside which loops on the device are illegal, while it is open.
-    on_append, on_buffer, read_values: the machine of eager mode.
+    counters: the loops of all counters. fault: a mistake that could not be raised where it was found.
+    schedule: explicit orders, (consumer, producers) by name.
+    on_append, on_buffer, read_values, registers: the machine of eager mode, where loops are run by Python and leave no
+    node: their instructions are staged in every pass.
     """
 
     def __init__(self, name: str, target: Target, *, grid: int | None = None, core: int = 0) -> None:
@@ -54,11 +59,16 @@ class Builder:
         self.on_append: Callable[[Instruction], None] | None = None
         self.on_buffer: Callable[[Buffer], None] | None = None
         self.read_values: Callable[[Access], np.ndarray] | None = None
+        self.registers: Callable[[Register], np.ndarray] | None = None
         self.refuses_loops: str | None = None
+        self.fault: errors.NkiError | None = None
+        self.schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()
         self.call: Callable[[Any], Any] | None = None
+        self.read_file: Callable[[str], None] | None = None
         self.name_of_tile: Callable[[], str | None] | None = None
         self.block: list[Node] = self.program.cores[0]
         self.loops: list[Loop] = []
+        self.counters: dict[Register, Loop] = {}
         self._shared: list[Buffer] = []
         self._shared_left: list[Buffer] = []
         self._names: set[str] = set()
@@ -83,13 +93,13 @@ class Builder:
         self.groups = AccumulationGroups()
         self._shared_left = list(self._shared)
 
-    def _shared_tensor(self, shape: Shape, dtype: DType) -> Buffer:
+    def _shared_tensor(self, shape: Shape, dtype: DType, label: str) -> Buffer:
         """The next shared tensor of the first core, which another core declares again."""
         first = self._shared_left.pop(0) if self._shared_left else None
-        if first is None or first.shape != shape or first.dtype != dtype:
+        if first is None or (first.shape, first.dtype, first.label) != (shape, dtype, label):
             raise errors.KernelError(
                 f"core {self.core} makes a tensor in shared HBM that core 0 does not make at this point",
-                found=f"{list(shape)} {dtype}",
+                found=f"`{label}` {list(shape)} {dtype}" if label else f"{list(shape)} {dtype}",
                 allowed=first.describe() if first is not None else "no further tensor in shared HBM",
                 remedy="allocate the same shared tensors in the same order on every core",
                 span=capture(3),
@@ -110,9 +120,9 @@ class Builder:
     ) -> Buffer:
         """Declare storage; its name in the program is made from `label` and is unique. `span`: default the caller."""
         shared = memory is MemoryRegion.shared_hbm and role == "internal"
-        if shared and self.core:
-            return self._shared_tensor(shape, dtype)
         label = label or (self.name_of_tile() if self.name_of_tile else None) or ""
+        if shared and self.core:
+            return self._shared_tensor(shape, dtype, label)
         buffer = Buffer(
             self._unique(label or memory.value),
             shape,
@@ -144,7 +154,8 @@ class Builder:
 
     @contextmanager
     def loop(self, loop: Loop) -> Iterator[Loop]:
-        """Everything staged inside the block belongs to the body of `loop`, a new node of the program."""
+        """Everything staged inside the block belongs to the body of `loop`, a new node of the program (not in eager
+        mode, where it belongs to one of the passes)."""
         if self.refuses_loops is not None:
             raise errors.KernelError(
                 f"a loop on the device cannot stand inside {self.refuses_loops}",
@@ -154,9 +165,12 @@ class Builder:
                 span=loop.span,
             )
         outer = self.block
-        outer.append(loop)
-        self.block = loop.body
+        if self.registers is None:
+            outer.append(loop)
+            self.block = loop.body
         self.loops.append(loop)
+        if loop.counter is not None:
+            self.counters[loop.counter] = loop
         try:
             yield loop
         finally:
@@ -177,15 +191,34 @@ class Builder:
     def append(self, instruction: Instruction) -> None:
         """Verify an instruction and add it to the program; nothing is added if it is refused."""
         warnings = verify(instruction, self.target)
+        check_scopes(instruction, self.loops, self.counters, self.core)
+        if self.loops:
+            instruction.loops = tuple(self.loops)
+            if self.registers is not None:
+                instruction.asked = instruction.current_key()
         instruction.resolve(self)
         if self.groups.active and not instruction.accumulates:
             for access in instruction.writes():
                 self.groups.ended(access)
+        if self.loops:
+            self._unsettle(instruction)
         self.block.append(instruction)
         for severity, text in warnings:
             self.warn(instruction.mnemonic, severity, text, instruction.span)
         if self.on_append is not None:
             self.on_append(instruction)
+
+    def is_settled(self, buffer: Buffer) -> bool:
+        """Whether staging knows which elements of a tensor have been written by accumulating instructions: not for one
+        from outside a loop, where the first pass differs from the others, nor after a loop that may not have run."""
+        if self.registers is not None:
+            return True
+        return not (self.loops and buffer.loop is not self.loops[-1]) and self.groups.is_settled(buffer)
+
+    def _unsettle(self, instruction: Instruction) -> None:
+        for access in instruction.writes() if self.registers is None else ():
+            if access.buffer.memory is MemoryRegion.psum and access.buffer.loop is not self.loops[-1]:
+                self.groups.unsettle(access.buffer)
 
     def warn(self, code: str, severity: str, text: str, span: Span) -> None:
         """Record a warning or a note, once per place."""
@@ -216,7 +249,7 @@ def require(what: str) -> Builder:
 
 def issue(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Instruction:
     """What calling `nisa.<mnemonic>(...)` does: bind, verify, append. Errors are placed at the caller's line."""
-    builder = _current.builder or require(f"nisa.{cls.mnemonic}")
+    builder = _current.builder or require(f"{cls.namespace}.{cls.mnemonic}")
     span = capture(2)
     try:
         instruction = cls(bind(cls, args, kwargs), span)

@@ -10,15 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Union
 
+from nki.enums import engine as Engine
 from nki.span import UNKNOWN, Span
 
 if TYPE_CHECKING:
     from nki.ir.instruction import Instruction
     from nki.ir.storage import Access
+    from nki.target import Target
 
 
 class Register:
-    """A 32-bit register. name: unique in its program; frozen: the counter of a loop, which instructions cannot write."""
+    """A 32-bit register. name: unique in its program; frozen: a loop's counter, which instructions cannot write."""
 
     __slots__ = ("frozen", "name", "span")
 
@@ -44,12 +46,14 @@ class Dynamic:
     kind: "scalar": the window starts `index * stride` elements later. "vector": row p starts `index[p] * stride`
     elements after the window's offset, whatever the stride of dimension 0. "indirect": element (p, j) is
     `index[...]` elements into the partition, the offsets read in snake order (semantics rule 42).
-    index: a register, or a window on SBUF with one value ("scalar"), one per row ("vector"), or all offsets.
-    count: the legal values are 0 ... count - 1, the size of the dimension that is indexed.
+    index: a register, or a window on SBUF with one value ("scalar"), one per row, column after column ("vector"), or
+    all offsets.
+    count: the size of the dimension that is indexed. Legal values are 0 ... count - 1 as long as the window stays in
+    its storage (`Access.places`).
     """
 
     kind: str
-    index: Union[Register, Access]
+    index: Register | Access
     stride: int
     count: int
 
@@ -59,6 +63,11 @@ class Dynamic:
         index = self.index
         inner = index.signature if not isinstance(index, Register) else "register"
         return (self.kind, inner, self.stride, self.count)
+
+
+def offset_group(engine: Engine, target: Target) -> int:
+    """Partitions that share one list of offsets with tensor indirection (semantics rule 42)."""
+    return target.quadrant_partitions if engine is Engine.tensor else target.gpsimd_core_partitions
 
 
 @dataclass(eq=False)
@@ -71,7 +80,7 @@ class Loop:
     """
 
     kind: str
-    body: list[Union[Instruction, Loop]] = field(default_factory=list)
+    body: list[Instruction | Loop] = field(default_factory=list)
     counter: Register | None = None
     start: int | Register = 0
     stop: int | Register = 0

@@ -27,7 +27,7 @@ class DependencyKind(Enum):
 class Dependency(NamedTuple):
     """One wait: the producer's index in the core's list, what it is for, and the waiting instruction's operand.
 
-    `operand` is the register's name for `STATE` and empty for `ORDER`.
+    `operand` is the register's name for `STATE`, `$name` for a register of the sequencer, and empty for `ORDER`.
     """
 
     on: int

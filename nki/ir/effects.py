@@ -96,3 +96,6 @@ def meet(key: object, give: object, take: object, instruction: object) -> None:
     recognises this function and never calls it. Instructions with one `key` meet; `give` of each is copied into `take`
     of the other (both `None` for a mere barrier)."""
     raise AssertionError("a rendezvous was run on a machine with one core")
+
+
+meet.reads_first = True  # type: ignore[attr-defined] # what is given is copied before anything is taken

@@ -50,10 +50,23 @@ class _Mask:
 
 
 class AccumulationGroups:
-    """Masks of written elements, one per accumulating buffer; small because PSUM is."""
+    """Masks of written elements, one per accumulating buffer; small because PSUM is.
+
+    What loops on the device do to tensors from outside is not known here: those are unsettled, and the machine keeps
+    their masks while it runs.
+    """
 
     def __init__(self) -> None:
         self._masks: dict[int, _Mask] = {}
+        self._unsettled: dict[int, Buffer] = {}
+
+    def unsettle(self, buffer: Buffer) -> None:
+        """A loop on the device writes this tensor of the world outside of it."""
+        self._unsettled[id(buffer)] = buffer
+
+    def is_settled(self, buffer: Buffer) -> bool:
+        """Whether the mask of a tensor is what it will be at run time."""
+        return id(buffer) not in self._unsettled
 
     @property
     def active(self) -> bool:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nki.enums import engine as Engine
 from nki.enums import nc_version
+from nki.ir.control import Loop, Register
 from nki.ir.cost import Phase
-from nki.ir.control import Register
 from nki.ir.operands import REQUIRED, Attribute, Operand, RegisterOperand
 from nki.ir.program import Access, Shape
 from nki.span import UNKNOWN, Span
@@ -65,6 +65,8 @@ class Instruction:
     limits: dimension letter -> name of the `Target` field that bounds it.
     layout: "elementwise" (all free axes alike, partition axis first), or "declared" (see `array_shapes`).
     states: names of engine registers it reads or writes (kept between instructions, see `nki/ir/effects.py`).
+    namespace: the module that users call it from, as errors write it.
+    creates: the register operand that calling the instruction makes and returns, if any.
     unbound: operands that only name a tensor; `semantics` gets `None` for them.
     accumulates: whether its writes form accumulation groups (see `nki/ir/groups.py`).
     effects: what it does besides writing operands, from the closed list in `nki/ir/effects.py`.
@@ -85,6 +87,8 @@ class Instruction:
     layout: ClassVar[str] = "elementwise"
     states: ClassVar[tuple[str, ...]] = ()
     effects: ClassVar[tuple[str, ...]] = ()
+    namespace: ClassVar[str] = "nisa"
+    creates: ClassVar[str] = ""
     unbound: ClassVar[tuple[str, ...]] = ()
     accumulates: ClassVar[bool] = False
     has_engine_parameter: ClassVar[bool] = False
@@ -92,6 +96,10 @@ class Instruction:
 
     engine: Any = Engine.unknown
     name: Any = None
+    loops: tuple[Loop, ...] = ()
+    """The loops on the device around it, from the outermost in."""
+    asked: tuple[Any, ...] = ()
+    """In such a loop in eager mode: `current_key` before `resolve`."""
 
     def __init__(self, values: dict[str, Any], span: Span = UNKNOWN) -> None:
         self.__dict__.update(values)
@@ -168,6 +176,10 @@ class Instruction:
     def resolve(self, builder: Builder) -> None:
         """Settle at staging what depends on the instructions before this one (e.g. `accumulate=None`)."""
 
+    def open_groups(self) -> list[Access]:
+        """The windows of which it must know at run time which elements accumulating instructions have written."""
+        return []
+
     # what follows --------------------------------------------------------------------------------------------
 
     def accesses(self) -> tuple[tuple[Operand, Access], ...]:
@@ -183,15 +195,28 @@ class Instruction:
         """The windows it writes."""
         return [access for operand, access in self.pairs if operand.direction != "in"]
 
+    def written_in_part(self, access: Access) -> bool:
+        """Whether only the run tells which elements of a window that it writes are written."""
+        return access.dynamic is not None or (self.is_dynamic and bool(self.kept_if_skipped()))
+
     def touched(self) -> list[Access]:
         """Every window it reads or writes, those of indices included."""
         windows = [access for _, access in self.pairs]
         return windows + self.index_windows() if self.is_dynamic else windows
 
     def kept_if_skipped(self) -> dict[str, str]:
-        """With out-of-bounds transfers dropped: the source operand with a dynamic address -> the destination whose old
-        content stays where a transfer is dropped. Empty if such an address is an error."""
+        """With out-of-bounds transfers dropped: each source operand that may have a dynamic address -> the destination
+        whose old content stays where a transfer is dropped. Empty if such an address is an error."""
         return {}
+
+    def written_where(self, fetched: Any) -> Any:
+        """With transfers dropped: the elements of the destination that are written, as a view of the array that says
+        which elements of the source were fetched. Here for operands that are paired in row-major order."""
+        return fetched
+
+    def rows_named_once(self) -> bool:
+        """Whether an index tensor that chooses the rows of a destination must not name one twice."""
+        return False
 
     def index_windows(self) -> list[Access]:
         """The windows that hold the indices of dynamic operands; they are read too."""

@@ -7,6 +7,13 @@ A window is written the way kernels write it, and always exactly:
     %t.ap([[512, 64], [0, 4]], offset=8)  else the pattern of [stride, size] pairs, as in `tensor.ap`
     %t.view(bfloat16)[:, 0:32]            read as another dtype: slices, strides and offset count its elements
 
+What the device decides follows: the window stands `stride` elements further for each 1 of the index, which is a
+register or a window in SBUF and less than `count`.
+
+    %t[0:1, :].at($i, stride=64, count=9)              all of the window
+    %t[0:64, :].at_rows(%rows, stride=64, count=200)   each row p by the index of p, from the offset on
+    %t[:, 0:8].at_elements(%index, stride=1, count=99) each element of a partition (tensor indirection)
+
 `nki/ir/grammar.lark` holds the syntax of all the rest, `printer.py` and `parser.py` its two directions.
 """
 
@@ -19,16 +26,21 @@ from typing import NamedTuple
 
 from nki import errors
 from nki.dtypes import DType
+from nki.ir.control import Register
 from nki.ir.program import Access, Buffer, Shape, row_major
 
 FORMAT_VERSION = 1
 """The number in the first line of a `.nkir` text; texts with another one are refused."""
 
-_PLAIN_BUFFER = re.compile(r"\w+(?:\.[0-9]+)*")
+_PLAIN_STORAGE = re.compile(r"\w+(?:\.[0-9]+)*")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _RESERVED = {"inf", "nan", "None", "True", "False"}
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+
+
+DYNAMIC_WORDS = {"scalar": ".at", "vector": ".at_rows", "indirect": ".at_elements"}
+"""How the kinds of `Dynamic` are written."""
 
 
 class Slice(NamedTuple):
@@ -49,7 +61,13 @@ def name_text(name: str) -> str:
 
 def buffer_text(name: str) -> str:
     """`%acc.1`; a name with odd characters is quoted after the percent sign."""
-    return f"%{name}" if _PLAIN_BUFFER.fullmatch(name) else f"%{name!r}"
+    return f"%{name}" if _PLAIN_STORAGE.fullmatch(name) else f"%{name!r}"
+
+
+def register_text(register: Register | None) -> str:
+    """`$i`; a name with odd characters is quoted after the dollar sign. `$?` stands for one that is missing."""
+    name = "?" if register is None else register.name
+    return f"${name}" if register is None or _PLAIN_STORAGE.fullmatch(name) else f"${name!r}"
 
 
 def default_label(name: str) -> str:
@@ -91,6 +109,17 @@ def _grid(shape: Shape, itemsize: int, view_itemsize: int) -> tuple[Shape, Shape
 
 def access_text(access: Access) -> str:
     """A window as the text of a program shows it."""
+    dynamic = access.dynamic
+    if dynamic is None:
+        return _fixed_text(access)
+    index = dynamic.index
+    where = register_text(index) if isinstance(index, Register) else access_text(index)
+    word = DYNAMIC_WORDS.get(dynamic.kind, ".at?")
+    return f"{_fixed_text(access)}{word}({where}, stride={dynamic.stride}, count={dynamic.count})"
+
+
+def _fixed_text(access: Access) -> str:
+    """The window at index 0."""
     buffer = access.buffer
     text = buffer_text(buffer.name)
     if access.dtype != buffer.dtype:

@@ -8,6 +8,7 @@ An attribute is a compile-time value; its kind converts the user's value, prints
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -39,7 +40,8 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "<required>"})()
 class Operand:
     """One tensor operand. `direction` is "in", "out" or "inout"; `scalar` says that a number may stand in its place.
 
-    `nullable` marks one that must be passed but may be `None`; `many` a list of one or more tensors.
+    `nullable` marks one that must be passed but may be `None`; `many` a list of one or more tensors. `indirect` says
+    that it may be a view by tensor indirection (trn3), `rows` that an index tensor may choose its rows in HBM.
     """
 
     direction: str
@@ -52,6 +54,8 @@ class Operand:
     name: str = ""
     nullable: bool = False
     many: bool = False
+    indirect: bool = False
+    rows: bool = False
     _members: list[Operand] = field(default_factory=list)
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -82,13 +86,15 @@ def source(
     scalar: bool = False,
     nullable: bool = False,
     many: bool = False,
+    indirect: bool = False,
+    rows: bool = False,
     default: Any = REQUIRED,
     doc: str = "",
 ) -> Any:
     """Declare an operand that is read; with `many` a list of tensors."""
-    return Operand(
-        "in", tuple(dims.split()), memory, dtypes, scalar, default, doc, nullable=nullable, many=many
-    )
+    names = tuple(dims.split())
+    operand = Operand("in", names, memory, dtypes, scalar, default, doc, nullable=nullable, many=many)
+    return replace(operand, indirect=indirect, rows=rows)
 
 
 def destination(
@@ -98,12 +104,17 @@ def destination(
     *,
     reads: bool = False,
     nullable: bool = False,
+    many: bool = False,
+    indirect: bool = False,
+    rows: bool = False,
     default: Any = REQUIRED,
     doc: str = "",
 ) -> Any:
-    """Declare an operand that is written; `reads=True` if its old content may matter too."""
+    """Declare an operand that is written; `reads=True` if its old content may matter too; with `many` a list."""
     direction = "inout" if reads else "out"
-    return Operand(direction, tuple(dims.split()), memory, dtypes, False, default, doc, nullable=nullable)
+    names = tuple(dims.split())
+    operand = Operand(direction, names, memory, dtypes, False, default, doc, nullable=nullable, many=many)
+    return replace(operand, indirect=indirect, rows=rows)
 
 
 @dataclass
@@ -172,7 +183,10 @@ def _reject(describe: str, value: object) -> ArgumentError:
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise _reject("an integer", value)
-    return int(value.__index__())
+    try:
+        return operator.index(value)
+    except TypeError:  # an array has the method too
+        raise _reject("an integer", value) from None
 
 
 def _boolean(value: Any) -> bool:
@@ -192,10 +206,14 @@ def _number(value: Any) -> float | int | bool:
     if isinstance(value, (bool, int, float)):
         return plain(value)
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        scalar = value.item()
-        return scalar if isinstance(scalar, (bool, int, float)) else float(value)
+        value = value.item()
+        if isinstance(value, (bool, int, float)):
+            return value
     if hasattr(value, "__float__") and not hasattr(value, "access"):
-        return float(value)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise _reject("a number", value) from None
     raise _reject("a number", value)
 
 

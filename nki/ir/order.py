@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from nki.ir.control import Loop, Node, steps
+from nki.ir.control import Loop, Node, Register, steps
 from nki.ir.instruction import Instruction
 from nki.ir.storage import Buffer
 
@@ -49,13 +50,54 @@ def _walk(nodes: list[Node], around: tuple[Loop, ...], line: Line) -> None:
             line.around.append(around)
 
 
-def executed(nodes: list[Node], trips: Iterator[int]) -> Iterator[Instruction]:
-    """The instructions in the order in which a run executes them. `trips` says how often each loop ran, in the order
-    in which loops were entered; loops with bounds known while staging do not ask."""
+class Test(NamedTuple):
+    """A loop on the device that decides whether its body runs, before instruction `at` of the executed ones.
+
+    first: the loop begins with it. taken: the body runs.
+    """
+
+    at: int
+    loop: Loop
+    first: bool
+    taken: bool
+
+    def registers(self) -> list[Register]:
+        """The registers it waits for: bounds are read once, a condition is tested before each pass."""
+        return self.loop.registers() if self.first or self.loop.kind == "while" else []
+
+
+@dataclass
+class Execution:
+    """What a core does in one run: instructions in the order of execution, loop bodies as often as they ran.
+
+    tests: every decision of a loop, in order of time.
+    """
+
+    instructions: list[Instruction] = field(default_factory=list)
+    tests: list[Test] = field(default_factory=list)
+
+
+def executed(nodes: list[Node], trips: Iterator[int]) -> Execution:
+    """The core as a run executes it. `trips` says how often each loop ran, in the order in which loops were entered;
+    loops with bounds known while staging do not ask."""
+    execution = Execution()
+    _execute(nodes, trips, execution)
+    return execution
+
+
+def _execute(nodes: list[Node], trips: Iterator[int], execution: Execution) -> None:
     for node in nodes:
         if not isinstance(node, Loop):
-            yield node
+            execution.instructions.append(node)
             continue
         known = steps(node)
-        for _ in range(next(trips) if known is None else known):
-            yield from executed(node.body, trips)
+        passes = next(trips) if known is None else known
+        for number in range(passes):
+            execution.tests.append(Test(len(execution.instructions), node, number == 0, True))
+            _execute(node.body, trips, execution)
+        execution.tests.append(Test(len(execution.instructions), node, passes == 0, False))
+
+
+def is_decided(nodes: list[Node]) -> bool:
+    """Whether all loops have bounds known while staging, so that no run is needed to tell what is executed."""
+    return all(steps(n) is not None and is_decided(n.body) for n in nodes if isinstance(n, Loop))

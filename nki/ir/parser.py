@@ -21,12 +21,13 @@ from nki import errors
 from nki.dtypes import DType
 from nki.enums import MemoryRegion
 from nki.ir.builder import Builder
+from nki.ir.control import Loop, Register
 from nki.ir.notation import default_label, unquote
 from nki.ir.operands import Symbol
 from nki.ir.program import Buffer, Program, Shape
-from nki.ir.replay import DTYPES, Core
+from nki.ir.replay import DTYPES, Core, Declared
 from nki.ir.syntax import Text, read_tree
-from nki.ir.tree import BufferLine, Kernel, SourceLine, Tree, text_of
+from nki.ir.tree import BufferLine, Kernel, Line, LoopLine, RegisterLine, SourceLine, Tree, text_of
 from nki.ir.wellformed import check_buffer, check_program, check_result
 from nki.span import UNKNOWN, Frame, Span
 from nki.target import Target, get_target
@@ -51,13 +52,16 @@ def parse_program(text: str, filename: str = "<string>") -> Program:
 
 
 class _Reader:
-    """Makes the program of one tree: places, buffers, signature, then the cores."""
+    """Makes the program of one tree: places, buffers, registers, signature, then the cores.
+
+    loops: by core, those that buffers are allocated in and that have not been met yet.
+    """
 
     def __init__(self, source: Text, tree: Tree) -> None:
         self.source = source
         self.tree = tree
-        self.buffers: dict[str, Buffer] = {}
-        self.spans: dict[str, Span] = {}
+        self.declared = Declared({}, {}, {})
+        self.loops: dict[int, dict[str, Loop]] = {}
 
     def program(self) -> Program:
         kernel = self.tree.kernel
@@ -67,6 +71,8 @@ class _Reader:
         program.span = self._place(kernel.source)
         for declaration in self.tree.buffers:
             program.buffers.append(self._buffer(declaration, program.target))
+        for each in self.tree.registers:
+            program.registers.append(self._register(each))
         program.arguments = [self._named(name, "argument") for name in kernel.arguments]
         program.results = [self._named(name, "result") for name in kernel.results]
         program.result_form = kernel.result_form
@@ -84,7 +90,8 @@ class _Reader:
             grid = len(self.tree.cores) if len(self.tree.cores) > 1 else None
             builder = Builder(program.name, program.target, grid=grid, core=expected)
             builder.program.buffers = program.buffers
-            core = Core(self.source, builder, self.buffers, self.spans)
+            builder.program.registers = program.registers
+            core = Core(self.source, builder, self.declared, self.loops.get(expected, {}))
             for line in lines:
                 core.replay(line)
             program.cores += builder.program.cores
@@ -117,7 +124,7 @@ class _Reader:
         return value
 
     def _named(self, name: Token, role: str) -> Buffer:
-        buffer = self.source.lookup(name, self.buffers, "buffer")
+        buffer = self.source.lookup(name, self.declared.buffers, "buffer")
         try:
             if role == "result":
                 check_result(buffer)
@@ -134,24 +141,25 @@ class _Reader:
     # places
 
     def _span(self, line: SourceLine) -> None:
-        if line.name in self.spans:
+        if line.name in self.declared.spans:
             raise self._twice(line.name)
         frame = Frame(line.file, line.line, line.function, line.column, line.end_column)
         callers = () if line.caller is None else self._place(line.caller).frames
-        self.spans[str(line.name)] = Span((frame, *callers))
+        self.declared.spans[str(line.name)] = Span((frame, *callers))
 
     def _place(self, name: Token | None) -> Span:
-        return UNKNOWN if name is None else self.source.lookup(name, self.spans, "place")
+        return UNKNOWN if name is None else self.source.lookup(name, self.declared.spans, "place")
 
-    # storage
+    # storage and registers
 
     def _buffer(self, line: BufferLine, target: Target) -> Buffer:
-        if line.name in self.buffers:
+        if line.name in self.declared.buffers:
             raise self._twice(line.name)
         dtype = self.source.lookup(line.dtype, DTYPES, "dtype")
         memory = self.source.lookup(line.memory, _MEMORIES, "memory")
+        loop = self._loop(line)
         try:
-            name = unquote(line.name[1:]) if line.name[1] in "'\"" else str(line.name[1:])
+            name = _name(line.name)
             buffer = Buffer(
                 name,
                 line.shape,
@@ -162,14 +170,37 @@ class _Reader:
                 label=default_label(name) if line.label is None else line.label,
                 span=self._place(line.source),
                 core=line.core,
+                loop=loop,
                 data=None if line.data is None else self._data(line.data, dtype, line.shape),
             )
             check_buffer(buffer, target)
         except errors.NkiError as error:
             raise self.source.place(error, line.name) from None
         buffer.placed = line.address is not None and line.address[0]
-        self.buffers[str(line.name)] = buffer
+        self.declared.buffers[str(line.name)] = buffer
         return buffer
+
+    def _loop(self, line: BufferLine) -> Loop | None:
+        """The loop that a buffer is allocated in; it is filled when its line is read."""
+        if line.loop is None:
+            return None
+        lines = self.tree.cores[line.core][1] if line.core < len(self.tree.cores) else []
+        if line.loop not in _labels_of_loops(lines):
+            message = f"no loop of core {line.core} has the label {line.loop}"
+            allowed = "the label of the loop that the buffer is allocated in"
+            remedy = f"write {line.loop} before that loop"
+            raise self.source.error(line.loop, message, allowed=allowed, remedy=remedy)
+        return self.loops.setdefault(line.core, {}).setdefault(str(line.loop), Loop("for"))
+
+    def _register(self, line: RegisterLine) -> Register:
+        if line.name in self.declared.registers:
+            raise self._twice(line.name)
+        try:
+            register = Register(_name(line.name), frozen=line.frozen, span=self._place(line.source))
+        except errors.NkiError as error:
+            raise self.source.place(error, line.name) from None
+        self.declared.registers[str(line.name)] = register
+        return register
 
     def _data(self, pieces: Iterable[Token], dtype: DType, shape: Shape) -> np.ndarray:
         try:
@@ -181,6 +212,23 @@ class _Reader:
                 allowed=f"{list(shape)} of {dtype}, row-major",
                 remedy="print the program anew; data cannot be edited by hand",
             ) from None
+
+
+def _labels_of_loops(lines: list[Line]) -> set[str]:
+    """The labels of all loops among the lines of a core."""
+    found = set()
+    waiting = [*lines]
+    while waiting:
+        line = waiting.pop()
+        if isinstance(line, LoopLine):
+            found.add(str(line.label))
+            waiting += line.body
+    return found
+
+
+def _name(token: Token) -> str:
+    """The name behind a percent or dollar sign."""
+    return unquote(token[1:]) if token[1] in "'\"" else str(token[1:])
 
 
 def _no_argument(name: Token) -> errors.NkiError:

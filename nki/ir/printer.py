@@ -14,10 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nki.ir.control import Loop, Node, Register
 from nki.ir.instruction import Instruction
-from nki.ir.notation import FORMAT_VERSION, access_text, buffer_text, default_label, name_text
-from nki.ir.operands import REQUIRED, Operand
-from nki.ir.program import Access, Buffer, Program
+from nki.ir.notation import (
+    FORMAT_VERSION,
+    access_text,
+    buffer_text,
+    default_label,
+    name_text,
+    register_text,
+)
+from nki.ir.operands import REQUIRED, Operand, RegisterOperand
+from nki.ir.program import Access, Buffer, Program, flatten
 from nki.span import UNKNOWN, Frame, Span
 from nki.target import Target, get_target
 
@@ -41,7 +49,7 @@ def _form(cls: type[Instruction]) -> _Form:
     operands = tuple(
         (operand.name, None if operand.default is REQUIRED else _number_text(operand.default))
         for operand in cls.parameters.values()
-        if isinstance(operand, Operand)
+        if isinstance(operand, (Operand, RegisterOperand))
     )
     attributes = tuple(
         (spec.name, spec.kind.show, spec.default, _default_text(spec.kind.show, spec.default))
@@ -57,7 +65,7 @@ def _default_text(show: Callable[[Any], str], default: Any) -> str | None:
 
 
 def _number_text(value: Any) -> str:
-    """A number that stands for a tensor, so that it is read back with its type and all its digits."""
+    """A number that stands for a tensor or a register, so that it is read back with its type and all its digits."""
     return repr(value)
 
 
@@ -83,15 +91,19 @@ class _Printer:
         )
         if program.flags:
             yield f"flags {', '.join(name_text(flag) for flag in sorted(program.flags))}"
+        self._number_labels()
         if program.buffers:
             yield "buffers"
             for buffer in program.buffers:
                 yield from self._buffer(buffer)
-        self._number_labels()
-        for number, instructions in enumerate(program.cores):
+        if program.registers:
+            yield "registers"
+            for register in program.registers:
+                frozen = " frozen" if register.frozen else ""
+                yield f"  {register_text(register)}{frozen}{self._place(register.span)}"
+        for number, nodes in enumerate(program.cores):
             yield f"core {number}"
-            for instruction in instructions:
-                yield self._instruction(instruction)
+            yield from self._block(nodes, "  ")
         if self._places:
             yield "sources"
             yield from map(_frame_text, self._places.items())
@@ -115,6 +127,8 @@ class _Printer:
             parts.append(f"label {buffer.label!r}")
         if buffer.core:
             parts.append(f"core {buffer.core}")
+        if buffer.loop is not None:
+            parts.append(f"loop {self.labels.get(id(buffer.loop), '@?')}")
         text = " ".join(parts) + self._place(buffer.span)
         if buffer.data is None:
             yield text
@@ -125,11 +139,25 @@ class _Printer:
             yield f"    '{data[start : start + DATA_WIDTH]}'"
 
     def _number_labels(self) -> None:
-        for instructions in self.program.cores:
-            wanted = {id(producer) for instruction in instructions for producer in instruction.after}
+        """Label what others refer to: instructions that are waited for, and loops that tiles are allocated in."""
+        loops = {id(buffer.loop) for buffer in self.program.buffers if buffer.loop is not None}
+        for nodes in self.program.cores:
+            wanted = loops.union(id(each) for node in flatten(nodes) for each in node.after)
             if wanted:
-                found = [id(instruction) for instruction in instructions if id(instruction) in wanted]
+                found = [id(node) for node in _all_nodes(nodes) if id(node) in wanted]
                 self.labels.update((each, f"@{number}") for number, each in enumerate(found, 1))
+
+    def _block(self, nodes: list[Node], indent: str) -> Iterator[str]:
+        """The lines of a core or of a loop's body."""
+        for node in nodes:
+            label = self.labels.get(id(node))
+            begin = f"{indent}{label} " if label else indent
+            if isinstance(node, Loop):
+                yield f"{begin}{_loop_text(node)} {{{self._place(node.span)}"
+                yield from self._block(node.body, indent + "  ")
+                yield f"{indent}}}"
+            else:
+                yield begin + self._instruction(node)
 
     def _instruction(self, instruction: Instruction) -> str:
         values = instruction.__dict__
@@ -143,6 +171,8 @@ class _Printer:
                 operands.append(f"{name}={self._access(value)}")
             elif isinstance(value, tuple):
                 operands.append(f"{name}=[{', '.join(map(self._access, value))}]")
+            elif isinstance(value, Register):
+                operands.append(f"{name}={register_text(value)}")
             elif _number_text(value) != default:
                 operands.append(f"{name}={_number_text(value)}")
         attributes = []
@@ -152,8 +182,7 @@ class _Printer:
                 text = show(value)
                 if text != default_text:
                     attributes.append(f"{name}={text}")
-        label = self.labels.get(id(instruction))
-        line = f"  {label} {instruction.mnemonic}" if label else f"  {instruction.mnemonic}"
+        line = instruction.mnemonic
         if operands:
             line += " " + ", ".join(operands)
         if attributes:
@@ -165,7 +194,7 @@ class _Printer:
         return line + self._place(instruction.span)
 
     def _access(self, access: Access) -> str:
-        key = (id(access.buffer), access.dtype, access.offset, access.shape, access.strides)
+        key = (id(access.buffer), access.dtype, access.offset, access.shape, access.strides, access.dynamic)
         text = self._accesses.get(key)
         if text is None:
             text = self._accesses[key] = access_text(access)
@@ -180,6 +209,24 @@ class _Printer:
                 number = self._places.setdefault((frame, number), len(self._places) + 1)
             text = self._spans[id(span)] = f" #{number}" if number else ""
         return text
+
+
+def _all_nodes(nodes: list[Node]) -> Iterator[Node]:
+    """Loops and instructions in the order of the text."""
+    for node in nodes:
+        yield node
+        if isinstance(node, Loop):
+            yield from _all_nodes(node.body)
+
+
+def _loop_text(loop: Loop) -> str:
+    if loop.kind == "while":
+        return f"while {register_text(loop.condition)}"
+    start, stop = (
+        register_text(bound) if isinstance(bound, Register) else str(bound)
+        for bound in (loop.start, loop.stop)
+    )
+    return f"for {register_text(loop.counter)} in range({start}, {stop}, {loop.step})"
 
 
 def _frame_text(entry: tuple[tuple[Frame, int], int]) -> str:

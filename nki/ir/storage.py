@@ -1,4 +1,4 @@
-"""Storage and windows on it: a `Buffer` lives in one memory, an `Access` is a strided window, an instruction's operand."""
+"""Storage and windows on it: a `Buffer` lives in one memory, an `Access` is a strided window on one."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Access:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """All of the access that legality and cost may depend on, hashable: two accesses with one signature are alike."""
+        """All of the access that legality and cost may depend on, hashable."""
         sig = self._sig
         if sig is None:
             row = self.row
@@ -186,11 +186,16 @@ class Access:
 
     def extent(self) -> tuple[int, int]:
         """First and last storage element touched, counted in `dtype`; with a dynamic place, of all legal places."""
-        low = high = self.offset
-        first = 0
+        low, high = self._reach()
         if self.dynamic is not None:
-            high += (self.dynamic.count - 1) * self.dynamic.stride
-            first = 1 if self.dynamic.kind == "vector" else 0
+            moved = (max(self.places(), 1) - 1) * self.dynamic.stride
+            low, high = low + min(moved, 0), high + max(moved, 0)
+        return low, high
+
+    def _reach(self) -> tuple[int, int]:
+        """First and last storage element at index 0; rows that an index names are at row 0 then."""
+        low = high = self.offset
+        first = 1 if self.dynamic is not None and self.dynamic.kind == "vector" else 0
         for size, stride in zip(self.shape[first:], self.strides[first:]):
             reach = (size - 1) * stride
             if reach < 0:
@@ -198,6 +203,33 @@ class Access:
             else:
                 high += reach
         return low, high
+
+    def places(self) -> int:
+        """With a dynamic place: the number of legal index values, 0 ... places - 1. They stay within the size of the
+        indexed dimension, and the window within the storage, on chip within each partition."""
+        dynamic = self.dynamic
+        assert dynamic is not None
+        low, high = self._reach()
+        last = self.buffer.nbytes // self.dtype.itemsize - 1
+        if self.memory.on_chip:
+            spread = (self.partitions - 1) * self.strides[0]
+            row = self.offset // self.row * self.row
+            low, high, last = low - row, high - row - spread, self.row - 1
+        if low < 0 or high > last:
+            return 0
+        if dynamic.stride == 0:
+            return dynamic.count
+        room = last - high if dynamic.stride > 0 else low
+        return min(dynamic.count, room // abs(dynamic.stride) + 1)
+
+    def reachable(self) -> Access:
+        """A window with a fixed place over all that the legal places touch, gaps included."""
+        low, high = self.extent()
+        if not self.memory.on_chip:
+            return Access(self.buffer, self.dtype, low, (high - low + 1,), (1,))
+        step = self.strides[0] or self.row
+        width = high - low - (self.partitions - 1) * step + 1
+        return Access(self.buffer, self.dtype, low, (self.partitions, width), (step, 1))
 
     def is_contiguous(self) -> bool:
         """Row-major without gaps; on chip the partition dimension is not looked at."""

@@ -1,6 +1,6 @@
 """From the text of a program to a tree of records, by lark; mistakes become errors in friendly words.
 
-`grammar.lark` is the syntax, `tree.py` what comes of it. Nothing of a text is ever evaluated.
+`grammar.lark` is the syntax, `tree.py` what comes of it, by `records.py`. Nothing of a text is ever evaluated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from lark.lexer import PatternStr
 
 from nki.errors import IrSyntaxError, IrVersionError, NkiError
 from nki.ir.notation import FORMAT_VERSION
-from nki.ir.tree import Records, TokenError, Tree
+from nki.ir.records import Records
+from nki.ir.tree import TokenError, Tree
 from nki.span import Frame, Span
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ _WORDS = {
     "NAME": "a name",
     "BUFFER": "a buffer (%name)",
     "STRING": "a quoted string",
+    "REGISTER": "a register ($name)",
     "LABEL": "a label (@name)",
     "SOURCE": "a place (#number)",
     "NAT": "a number",
@@ -41,6 +43,7 @@ _WORDS = {
     "FLOAT": "a number",
     "RANGE": "a slice (start:stop)",
     "ROLE": "`argument` or `constant`",
+    "AT": "`.at`",
 }
 
 

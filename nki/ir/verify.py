@@ -13,6 +13,7 @@ from typing import Any
 from nki import errors
 from nki.enums import MemoryRegion
 from nki.enums import engine as Engine
+from nki.ir.dynamic_operands import check_dynamic
 from nki.ir.instruction import Instruction
 from nki.ir.operands import Operand
 from nki.ir.program import Access
@@ -73,6 +74,8 @@ def _verify(instruction: Instruction, target: Target) -> tuple[Engine, tuple[tup
         _check_operand(instruction, operand, access, target)
     _check_dimensions(instruction, target)
     engine = _choose_engine(instruction, target)
+    if instruction.is_dynamic:
+        check_dynamic(instruction, engine, target)
     warnings = []
     for check in instruction.rules:
         fault = check(instruction, target)
@@ -130,13 +133,22 @@ def _check_operand(instruction: Instruction, operand: Operand, access: Access, t
 
 
 def _memory_remedy(found: MemoryRegion, operand: Operand) -> str:
+    """What to do about an operand in the wrong memory: results are allocated elsewhere, sources are moved first."""
+    if operand.is_output:
+        memories = [memory for memory in _TO_ALLOCATE if memory in operand.memories]
+        where = " or ".join(f"buffer=nl.{memory.value}" for memory in memories if memory.on_chip)
+        after = ", and move it out with nisa.dma_copy afterwards" if where and found.is_hbm else ""
+        return f"allocate it with {where or f'buffer=nl.{memories[0].value}'}{after}"
     if found.is_hbm:
         return "load it into an SBUF tile first: nisa.dma_copy(dst=tile, src=...)"
     if found is MemoryRegion.psum:
         return "copy it to SBUF first: nisa.tensor_copy(dst=tile, src=...)"
     if MemoryRegion.psum in operand.memories:
-        return "allocate it with buffer=nl.psum"
+        return "copy it to PSUM first: nisa.tensor_copy(dst=tile, src=...)"
     return "copy it to HBM first: nisa.dma_copy(dst=..., src=...)"
+
+
+_TO_ALLOCATE = (MemoryRegion.sbuf, MemoryRegion.psum, MemoryRegion.shared_hbm, MemoryRegion.private_hbm)
 
 
 def _check_dimensions(instruction: Instruction, target: Target) -> None:
@@ -155,7 +167,8 @@ def _check_dimensions(instruction: Instruction, target: Target) -> None:
             size, name, access = seen[letter]
             most = getattr(target, field)
             raise errors.LimitError(
-                f"{instruction.mnemonic}: dimension {letter} of `{name}` is {size}; {target.name} allows at most {most}",
+                f"{instruction.mnemonic}: dimension {letter} of `{name}` is {size}; "
+                f"{target.name} allows at most {most}",
                 operand=f"{name}: {access.describe()}",
                 found=size,
                 allowed=f"at most {most} on {target.name} ({field})",
@@ -163,11 +176,21 @@ def _check_dimensions(instruction: Instruction, target: Target) -> None:
             )
 
 
-_MEANING = {"P": "partitions", "F": "elements per partition", "E": "elements", "K": "contraction dimension (K)"}
+_MEANING = {
+    "P": "partitions",
+    "F": "elements per partition",
+    "E": "elements",
+    "K": "contraction dimension (K)",
+}
 
 
 def _mismatch(
-    instruction: Instruction, letter: str, operand: Operand, access: Access, size: int, wanted: tuple[int, str, Access]
+    instruction: Instruction,
+    letter: str,
+    operand: Operand,
+    access: Access,
+    size: int,
+    wanted: tuple[int, str, Access],
 ) -> errors.NkiError:
     expected, other, access_of_other = wanted
     name = instruction.mnemonic
@@ -214,7 +237,9 @@ def _choose_engine(instruction: Instruction, target: Target) -> Engine:
         else f"{instruction.mnemonic}: the {asked.name} engine cannot run this: {reasons[0].split(': ', 1)[1]}",
         operand="engine",
         found=asked.name,
-        allowed=", ".join(e.name for e in instruction.engines if _engine_fault(instruction, e, target) is None)
+        allowed=", ".join(
+            e.name for e in instruction.engines if _engine_fault(instruction, e, target) is None
+        )
         or f"none of {', '.join(e.name for e in instruction.engines)} on {target.name}",
         remedy="leave `engine` out, or move the operand to a memory the engine reaches",
     )

@@ -1,20 +1,17 @@
 """Checks of a whole program: what no single instruction can see of itself.
 
-Names are unique, every operand's buffer is declared and holds the window, addresses lie inside their memory, results
-can be returned, ordering edges point backwards, and every instruction knows its engine. `verify.py` checks the
+Names are unique, addresses lie inside their memory, results can be returned; every operand's buffer is declared and
+holds the window (`bounds.py`), and instructions and loops see what they use (`blocks.py`). `verify.py` checks the
 instructions one by one; capacity, initialisation and aliasing are the business of `nki/passes`.
 """
 
 from __future__ import annotations
 
-from math import prod
-
 from nki import errors
 from nki.enums import MemoryRegion
-from nki.enums import engine as Engine
-from nki.ir.instruction import Instruction
-from nki.ir.notation import access_text
-from nki.ir.program import Access, Buffer, Program
+from nki.ir.blocks import Blocks
+from nki.ir.control import Register
+from nki.ir.program import Buffer, Program
 from nki.span import Span
 from nki.target import Target
 
@@ -37,14 +34,19 @@ def check_program(program: Program) -> None:
         except errors.NkiError as error:
             raise error.at(buffer.span) from None
     _check_signature(program, declared)
-    for instructions in program.cores:
-        earlier: set[int] = set()
-        for instruction in instructions:
-            try:
-                _check_instruction(instruction, declared, earlier)
-            except errors.NkiError as error:
-                raise error.at(instruction.span) from None
-            earlier.add(id(instruction))
+    registers = _registers(program)
+    for core, nodes in enumerate(program.cores):
+        Blocks(declared, registers, core).check(nodes, set())
+
+
+def _registers(program: Program) -> dict[str, Register]:
+    found: dict[str, Register] = {}
+    for register in program.registers:
+        if register.name in found:
+            message = f"two registers are called ${register.name}"
+            raise _fault(message, register.span, "one name for each register", "rename one of them")
+        found[register.name] = register
+    return found
 
 
 def check_buffer(buffer: Buffer, target: Target) -> None:
@@ -129,87 +131,19 @@ def _check_signature(program: Program, declared: set[int]) -> None:
 
 
 def check_result(buffer: Buffer, declared: bool = True, span: Span | None = None) -> None:
-    """A result is a declared buffer in shared HBM, or an argument."""
-    if declared and (buffer.role == "argument" or buffer.memory is MemoryRegion.shared_hbm):
+    """A result is a declared buffer in shared HBM that is not allocated in a loop, or an argument."""
+    shared = buffer.memory is MemoryRegion.shared_hbm
+    if declared and (buffer.role == "argument" or (shared and buffer.loop is None)):
         return
+    found = f"a buffer in {buffer.memory}" if declared else "a buffer that is not declared"
+    in_loop = buffer.loop is not None
     raise errors.ReturnError(
         f"%{buffer.name} cannot be a result",
         operand=buffer.describe(),
-        found=f"a buffer in {buffer.memory}" if declared else "a buffer that is not declared",
-        allowed="an argument, or a buffer in shared_hbm",
-        remedy="allocate it with buffer=nl.shared_hbm",
+        found=f"{found}, allocated in a loop" if in_loop else found,
+        allowed="an argument, or a buffer in shared_hbm" + (" from outside of loops" if in_loop else ""),
+        remedy="allocate it with buffer=nl.shared_hbm" + (", before the loop" if in_loop else ""),
         span=span,
-    )
-
-
-def _check_instruction(instruction: Instruction, declared: set[int], earlier: set[int]) -> None:
-    for operand, access in instruction.accesses():
-        if id(access.buffer) not in declared:
-            raise _fault(
-                f"{instruction.mnemonic}: `{operand.name}` uses %{access.buffer.name}, which is not declared",
-                None,
-                "a buffer of this program",
-                "add it to the buffers of the program",
-            )
-        if not fits(access):
-            raise outside(access, f"{instruction.mnemonic}: `{operand.name}` ")
-    if instruction.engine is Engine.unknown or instruction.engine not in instruction.engines:
-        raise errors.EngineError(
-            f"{instruction.mnemonic}: the program has no engine for this instruction",
-            operand="engine",
-            found=str(instruction.engine),
-            allowed=", ".join(engine.name for engine in instruction.engines),
-            remedy="verify the instruction first",
-        )
-    for producer in instruction.after:
-        if id(producer) not in earlier:
-            raise _fault(
-                f"{instruction.mnemonic} waits for {producer.mnemonic}, which does not come before it",
-                None,
-                "an earlier instruction of the same core",
-                "call depends_on on the later of the two",
-            )
-
-
-def fits(access: Access) -> bool:
-    """Whether every element of a window lies in its buffer; on chip, in the partition it belongs to."""
-    buffer, shape, strides = access.buffer, access.shape, access.strides
-    if not shape or min(shape) < 1 or len(shape) != len(strides):
-        return False
-    itemsize = access.dtype.itemsize
-    if not buffer.memory.on_chip:
-        low, high = access.extent()
-        return low >= 0 and (high + 1) * itemsize <= buffer.nbytes
-    row = buffer.partition_bytes
-    partition, column = divmod(access.offset * itemsize, row)
-    step = strides[0] * itemsize
-    last = partition + (shape[0] - 1) * (step // row)
-    if partition < 0 or not 0 <= last < buffer.shape[0] or partition >= buffer.shape[0]:
-        return False
-    if step % row and shape[0] > 1:
-        return False
-    low = high = column
-    for size, stride in zip(shape[1:], strides[1:]):
-        reach = (size - 1) * stride * itemsize
-        if reach < 0:
-            low += reach
-        else:
-            high += reach
-    return low >= 0 and high + itemsize <= row
-
-
-def outside(access: Access, what: str = "") -> errors.BoundsError:
-    """The error for a window that does not fit its buffer."""
-    buffer = access.buffer
-    size = f"{prod(buffer.shape)} elements"
-    if buffer.memory.on_chip:
-        size = f"{buffer.shape[0]} partitions of {buffer.partition_bytes} bytes"
-    return errors.BoundsError(
-        f"{what}{'is a window' if what else 'a window'} that leaves %{buffer.name}",
-        operand=access_text(access),
-        found=f"shape {list(access.shape)}, strides {list(access.strides)}, offset {access.offset}",
-        allowed=f"windows inside {buffer.describe()}: {size}",
-        remedy="keep the window inside the buffer; on chip each row stays in its partition",
     )
 
 

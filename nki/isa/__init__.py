@@ -5,6 +5,8 @@ Read `tensor_copy.py` first. `alu.py` holds the operators, `compute.py` and `cos
 
 from __future__ import annotations
 
+from typing import Any
+
 from nki.enums import (
     dge_mode,
     dma_engine,
@@ -22,8 +24,8 @@ from nki.isa.activation_reduce import activation_reduce
 from nki.isa.affine_select import affine_select
 from nki.isa.bn_aggr import bn_aggr
 from nki.isa.bn_stats import bn_stats
-from nki.isa.dma_compute import dma_compute
 from nki.isa.core_barrier import core_barrier
+from nki.isa.dma_compute import dma_compute
 from nki.isa.dma_copy import dma_copy
 from nki.isa.dma_transpose import dma_transpose
 from nki.isa.dropout import dropout
@@ -47,10 +49,15 @@ from nki.isa.rand_get_state import rand_get_state
 from nki.isa.rand_set_state import rand_set_state
 from nki.isa.range_select import range_select
 from nki.isa.reciprocal import reciprocal
+from nki.isa.register_alloc import register_alloc
+from nki.isa.register_load import register_load
+from nki.isa.register_move import register_move
+from nki.isa.register_store import register_store
+from nki.isa.removed import removed
 from nki.isa.rng import rng
 from nki.isa.scalar_tensor_tensor import scalar_tensor_tensor
-from nki.isa.sendrecv import sendrecv
 from nki.isa.select_reduce import select_reduce
+from nki.isa.sendrecv import sendrecv
 from nki.isa.sequence_bounds import sequence_bounds
 from nki.isa.set_rng_seed import set_rng_seed
 from nki.isa.tensor_copy import tensor_copy
@@ -63,6 +70,7 @@ from nki.isa.tensor_scalar_reduce import tensor_scalar_reduce
 from nki.isa.tensor_tensor import tensor_tensor
 from nki.isa.tensor_tensor_scan import tensor_tensor_scan
 from nki.isa.topk import topk
+from nki.registers import VirtualRegister
 from nki.target import get_target
 
 # Older spellings, deprecated but the most common ones in public kernels.
@@ -87,6 +95,7 @@ def get_nc_sub_version() -> int:
 __all__ = [
     "NkiInstruction",
     "NkiValidationError",
+    "VirtualRegister",
     "activate2",
     "activation",
     "activation_reduce",
@@ -127,6 +136,10 @@ __all__ = [
     "range_select",
     "reciprocal",
     "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
     "rng",
     "scalar_engine",
     "scalar_tensor_tensor",
@@ -148,3 +161,8 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Instructions of older releases: using them raises the error that says what to write instead."""
+    return removed(name)

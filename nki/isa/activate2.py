@@ -73,9 +73,9 @@ class activate2(AccumulatingInstruction):
     states = (SCALAR_ACCUMULATOR,)
     commands = (ReduceCmd.idle, ReduceCmd.reset, ReduceCmd.reset_reduce, ReduceCmd.reduce)
 
-    dst = destination("P F", ON_CHIP, doc="the function's values")
+    dst = destination("P F", ON_CHIP, indirect=True, doc="the function's values")
     op = attribute(ACTIVATION, doc="the function")
-    data = source("P F", ON_CHIP, doc="what the arithmetic starts from")
+    data = source("P F", ON_CHIP, indirect=True, doc="what the arithmetic starts from")
     imm0 = _immediate("a number or a column for `op0`")
     imm1 = _immediate("a number or a column for `op1`")
     op0 = attribute(STAGE_OP, doc="multiply, add, subtract or bypass")

@@ -25,9 +25,9 @@ class activation(Activate):
     Sources: nki.isa.activation; semantics rules 46, 70-75, 84-88, 177, 186.
     """
 
-    dst = destination("P F", ON_CHIP, UNPACKED, doc="the function's values")
+    dst = destination("P F", ON_CHIP, UNPACKED, indirect=True, doc="the function's values")
     op = attribute(ACTIVATION, doc="the function")
-    data = source("P F", ON_CHIP, UNPACKED, doc="its argument, before scale and bias")
+    data = source("P F", ON_CHIP, UNPACKED, indirect=True, doc="its argument, before scale and bias")
     bias = bias_operand()
     scale = scale_operand()
     reduce_op = attribute(ALU_OP_OR_NONE, None, doc="nl.add: how the free axis is reduced")

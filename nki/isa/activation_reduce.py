@@ -18,9 +18,9 @@ class activation_reduce(Activate):
     Sources: nki.isa.activation_reduce; semantics rules 36, 70, 75, 177, 186.
     """
 
-    dst = destination("P F", ON_CHIP, UNPACKED, doc="the function's values")
+    dst = destination("P F", ON_CHIP, UNPACKED, indirect=True, doc="the function's values")
     op = attribute(ACTIVATION, doc="the function")
-    data = source("P F", ON_CHIP, UNPACKED, doc="its argument, before scale and bias")
+    data = source("P F", ON_CHIP, UNPACKED, indirect=True, doc="its argument, before scale and bias")
     reduce_op = attribute(ALU_OP, doc="nl.add: how the free axis is reduced")
     reduce_res = destination(
         "P 1", ON_CHIP, UNPACKED, nullable=True, doc="receives the sum; None keeps it inside"

@@ -9,11 +9,22 @@ import numpy as np
 from nki.enums import engine as Engine
 from nki.ir.cost import Phase
 from nki.ir.instruction import Steps
-from nki.ir.operands import INTEGER, NUMBER, PATTERN, SBUF, TEXT, attribute, destination, optional, source
+from nki.ir.operands import (
+    INTEGER,
+    NUMBER,
+    PATTERN,
+    SBUF,
+    TEXT,
+    attribute,
+    destination,
+    optional,
+    register,
+    source,
+)
 from nki.ir.verify import Fault, rule
-from nki.isa.affine import affine_values, pattern_fault
+from nki.isa.affine import affine_steps, fill_where_not, pattern_fault
 from nki.isa.alu import alu
-from nki.isa.apply import bits, constant, float_operand
+from nki.isa.apply import Array, bits, constant, float_operand
 from nki.isa.compute import ComputeInstruction
 from nki.isa.costs import elementwise_phases
 from nki.isa.export import instruction
@@ -28,7 +39,7 @@ class affine_select(ComputeInstruction):
     affine[P, i] = offset + p * channel_multiplier + sum of step * index over `pattern`, as in `nisa.iota`. A causal
     mask of scores[query, key] is `pattern=[[-1, keys]]`, `channel_multiplier=1`, `cmp_op=nl.greater_equal`.
     Selected elements keep their bits if the dtypes agree, else they pass through float32; `on_false_value` is a
-    float32 number.
+    float32 number. A register as `offset` is read by the device.
     Sources: nki.isa.affine_select; semantics rules 18, 76, 103.
     """
 
@@ -40,7 +51,9 @@ class affine_select(ComputeInstruction):
     on_true_tile = source("P F", SBUF, doc="what is kept where the comparison holds")
     on_false_value = attribute(NUMBER, doc="what is written elsewhere")
     cmp_op = attribute(COMPARE_OP, alu("equal"), doc="a comparison of the affine value with 0")
-    offset = attribute(INTEGER, 0, doc="added to every affine value")
+    offset = register(
+        "in", numbers=True, default=0, doc="added to every affine value: an integer or a register"
+    )
     name = attribute(optional(TEXT), None, doc="a name for schedules and profiles")
 
     def compute(self) -> str:
@@ -52,18 +65,28 @@ class affine_select(ComputeInstruction):
 
     def semantics(self, a: Any) -> Steps:
         """Selection by bit masks made while planning: exact for every type, and faster than a masked copy."""
-        values = affine_values(self.dst.partitions, self.pattern, self.offset, self.channel_multiplier)
-        holds = np.empty(values.shape, np.float32)
-        # Of the values only the sign matters, and it survives the conversion.
-        self.cmp_op.function(values.astype(np.float32), np.float32(0), holds)
+        values = yield from affine_steps(a, self.dst.partitions, self.pattern, self.channel_multiplier)
         fill = float_operand(self.on_false_value)
         if self.compute() == "raw":
             fill = constant(fill, self.dst.dtype, a.dst.dtype)
+        if isinstance(a.offset, np.ndarray):
+            yield from self._selected_while_running(a, values, bits(fill))
+            return
+        holds = np.empty(values.shape, np.float32)
+        # Of the values only the sign matters, and it survives the conversion.
+        self.cmp_op.function(values.astype(np.float32), np.float32(0), holds)
         fill = bits(fill)
         kept = (holds != 0).reshape(a.dst.shape)
         mask = np.where(kept, np.array(-1, f"i{fill.itemsize}").view(fill.dtype), np.zeros_like(fill))
         yield np.bitwise_and, (bits(a.on_true_tile), mask, bits(a.dst))
         yield np.bitwise_or, (bits(a.dst), np.where(kept, np.zeros_like(fill), fill), bits(a.dst))
+
+    def _selected_while_running(self, a: Any, values: Array, fill: Array) -> Steps:
+        compared, holds = a.scratch(values.shape), a.scratch(values.shape)
+        yield np.copyto, (compared, values)
+        yield self.cmp_op.function, (compared, np.float32(0), holds)
+        yield np.copyto, (bits(a.dst), bits(a.on_true_tile))
+        yield fill_where_not, (bits(a.dst), fill, holds.reshape(a.dst.shape))
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         return elementwise_phases(self, target, self.dst, (self.on_true_tile,), modes=False)

@@ -246,7 +246,7 @@ def token_name(token: object) -> str | None:
     if isinstance(marked, str):
         return token_name(marked)
     name = getattr(token, "__name__", None)
-    if isinstance(name, str) and (isinstance(token, np.ufunc) or getattr(np, name, None) is token):
+    if isinstance(name, str) and (isinstance(token, np.ufunc) or vars(np).get(name) is token):
         return _SYNONYMS.get(name, name)
     return None
 

@@ -14,6 +14,7 @@ from nki.ir.operands import Operand
 from nki.ir.program import Access
 from nki.ir.verify import GENERATION_NAMES, Fault, rule
 from nki.isa.alu import AluOp
+from nki.isa.indirection import is_indirect, offsets_fault
 from nki.target import Target
 
 
@@ -32,6 +33,10 @@ class ComputeInstruction(Instruction, abstract=True):
         for operand, access in self.accesses():
             if access.memory.on_chip:
                 yield operand, access
+
+    def by_offsets(self) -> bool:
+        """Whether an operand is a view by tensor indirection."""
+        return any(is_indirect(access) for _, access in self.accesses())
 
     def both_in_psum(self, first: str, second: str) -> Fault | None:
         """The fault if both inputs of a two-input Vector instruction live in PSUM (semantics rule 53)."""
@@ -142,6 +147,10 @@ class ComputeInstruction(Instruction, abstract=True):
                     remedy="place the rows in a tile of their own with a DMA",
                 )
         return None
+
+    @rule("offsets of tensor indirection start where the data start (semantics rule 43)", severity="warning")
+    def offsets_start_legally(self, target: Target) -> Fault | None:
+        return offsets_fault(self, target)
 
     @rule("one instruction covers a limited part of a partition (semantics rule 182)", severity="warning")
     def free_size_is_legal(self, target: Target) -> Fault | None:

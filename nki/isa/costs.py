@@ -70,12 +70,20 @@ def streaming_phase(
     kind: str = "compute",
     table: str | None = None,
 ) -> Phase:
-    """A phase that streams for `cycles / speed` cycles, at least the engine's minimum, with its latency and ports."""
-    interval = max(-(-cycles // speed), least_interval(target, engine))
+    """A phase that streams for `cycles / speed` cycles, at least the engine's minimum, with its latency and ports.
+
+    An address that a register moves takes its own minimum, whatever the size.
+    """
+    streaming = -(-cycles // speed)
+    interval = max(streaming, least_interval(target, engine))
+    accesses = tuple(accesses)
+    if any(access.dynamic is not None and access.dynamic.kind == "scalar" for access in accesses):
+        interval = max(interval, target.dynamic_address_min_cycles)
     if engine is Engine.gpsimd:
         interval = max(target.gpsimd_startup_cycles + cycles, interval)
     ports = shared_ports(target, engine, accesses, fast=speed > 1)
-    return Phase(interval, latency_cycles(target, engine), kind, table, ports=ports)
+    latency = max(streaming + latency_cycles(target, engine) - interval, 0)
+    return Phase(interval, latency, kind, table, ports=ports)
 
 
 def least_interval(target: Target, engine: Engine) -> int:
@@ -91,6 +99,11 @@ def latency_cycles(target: Target, engine: Engine) -> int:
         return 0
     latency = target.vector_latency_ps if engine is Engine.vector else target.scalar_latency_ps
     return (2 * latency * target.clock_mhz(engine) + US) // (2 * US)
+
+
+def sequencer_phase(target: Target, engine: Engine, time_ps: int, kind: str) -> Phase:
+    """A step of an engine's sequencer that takes a known time."""
+    return Phase(-(-time_ps * target.clock_mhz(engine) // US), kind=kind)
 
 
 def accumulator_phase(target: Target, engine: Engine) -> Phase:

@@ -15,8 +15,10 @@ from nki.target import Target
 
 
 def contiguous_run(access: Access) -> int:
-    """Elements that lie side by side in memory before the window jumps; on chip a run ends with its partition."""
-    first = 1 if access.memory.on_chip else 0
+    """Elements that lie side by side in memory before the window jumps; on chip a run ends with its partition, with an
+    index per row at the end of the row."""
+    rows = access.dynamic is not None and access.dynamic.kind == "vector"
+    first = 1 if access.memory.on_chip or rows else 0
     run = 1
     for size, stride in zip(reversed(access.shape[first:]), reversed(access.strides[first:])):
         if size == 1:

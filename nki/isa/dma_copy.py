@@ -26,7 +26,7 @@ from nki.ir.operands import (
 )
 from nki.ir.verify import Fault, rule
 from nki.isa.costs_dma import copy_phases
-from nki.isa.dma_rules import ISSUERS, DescriptorInstruction
+from nki.isa.dma_rules import ISSUERS, DescriptorInstruction, by_rows, by_scalar, index_column_fault
 from nki.isa.export import instruction
 from nki.target import Target
 
@@ -39,11 +39,16 @@ class dma_copy(DescriptorInstruction):
     the descriptors: `none` (rings prepared before the run), `swdge` (GpSimd), `hwdge` (a hardware block, from trn2,
     asked by the Sync or the Scalar engine, equal dtypes only); `unknown` becomes the target's usual choice at staging.
     `priority` is a class of service and changes no value.
-    Sources: nki.isa.dma_copy; nki-dge.rst; semantics rules 16, 52, 97, 102, 181.
+
+    Either side may have a dynamic place: moved as a whole by a register or a tile with one value (`scalar_offset=` of
+    `ap`, `select`), or row by row by an index tensor (`vector_offset=`, `vector_select`: gather and scatter, with
+    software descriptors). An index outside the tensor is an error while running, or with `oob_mode.skip` its transfer
+    is dropped and the destination keeps its bytes. Rows that a scatter names twice get the last one.
+    Sources: nki.isa.dma_copy; nki-dge.rst; nki-aps.rst; semantics rules 16, 17, 39, 52, 94-97, 102, 181.
     """
 
-    dst = destination("E", HBM_OR_SBUF, ANY_DTYPE, doc="where to copy to")
-    src = source("E", HBM_OR_SBUF, ANY_DTYPE, doc="what to copy")
+    dst = destination("E", HBM_OR_SBUF, ANY_DTYPE, rows=True, doc="where to copy to")
+    src = source("E", HBM_OR_SBUF, ANY_DTYPE, rows=True, doc="what to copy")
     priority = attribute(optional(INTEGER), None, doc="class of service, 0 (first) to 3, on trn3")
     oob_mode = attribute(
         one_of(OobMode, "nisa.oob_mode"), OobMode.error, doc="what a dynamic index outside the tensor does"
@@ -60,9 +65,16 @@ class dma_copy(DescriptorInstruction):
         if self.dge_mode is not DgeMode.unknown:
             asked: DgeMode = self.dge_mode
             return asked
+        if by_rows(self.dst) or by_rows(self.src):
+            return target.default_dge_indirect
+        if by_scalar(self.dst) or by_scalar(self.src):
+            return target.default_dge_dynamic
         if self.dst.dtype != self.src.dtype:
             return target.default_dge_cast
         return target.default_dge_static
+
+    def kept_if_skipped(self) -> dict[str, str]:
+        return {"src": "dst"} if self.oob_mode is OobMode.skip else {}
 
     def engine_fault(self, engine: Engine, target: Target) -> str | None:
         return None if self.engine is not Engine.unknown else super().engine_fault(engine, target)
@@ -105,6 +117,10 @@ class dma_copy(DescriptorInstruction):
             remedy="reinterpret one side with .view(dtype)",
             error=errors.OperandDtypeError,
         )
+
+    @rule("an index tensor has one index for each row (semantics rule 39)")
+    def one_index_per_row(self, target: Target) -> Fault | None:
+        return index_column_fault(self)
 
     def resolve(self, builder: Builder) -> None:
         self.dge_mode = self.mode(builder.target)

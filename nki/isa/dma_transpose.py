@@ -29,8 +29,9 @@ from nki.ir.program import Access, Shape
 from nki.ir.verify import Fault, rule
 from nki.isa.apply import Array, bits
 from nki.isa.costs_dma import contiguous_run, copy_phases
-from nki.isa.dma_rules import DescriptorInstruction, indexed_rows_fault
+from nki.isa.dma_rules import DescriptorInstruction, by_rows
 from nki.isa.export import instruction
+from nki.isa.gather_transpose import gather_fault
 from nki.target import Target
 
 AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
@@ -52,14 +53,18 @@ class dma_transpose(DescriptorInstruction):
     most 128 of them in the last axis, and whole groups of 16 rows: shape[0] = 16 of two axes; else shape[0] in 1, 2, 4,
     8, 16 and shape[0] * shape[-2] a multiple of 16. `unknown` becomes hwdge where that is legal. `priority` is a class
     of service and changes no value.
-    Sources: nki.isa.dma_transpose; nki-dge.rst; trainium2_arch.rst (DMA Transpose); semantics rules 97, 98, 100, 102.
+
+    Rows of an HBM tensor may be chosen by an index tensor (`vector_offset=` of `ap`), from trn2 on: row i is the one
+    that the i-th index names, column after column of the index tile; `dst` is the transpose of these rows. With
+    `oob_mode.skip` the columns of `dst` whose index lies outside keep their bytes.
+    Sources: nki.isa.dma_transpose; nki-dge.rst; trainium2_arch.rst (DMA Transpose); semantics rules 96-100, 102.
     """
 
-    engines = (Engine.sync, Engine.scalar)
+    engines = (Engine.sync, Engine.scalar, Engine.gpsimd)
     layout = "declared"
 
     dst = destination("E", HBM_OR_SBUF, ANY_DTYPE, doc="the transpose")
-    src = source("E", HBM_OR_SBUF, ANY_DTYPE, doc="what to transpose, of two to four axes")
+    src = source("E", HBM_OR_SBUF, ANY_DTYPE, rows=True, doc="what to transpose, of two to four axes")
     axes = attribute(optional(INTEGERS_LIST), None, doc="(1, 0), (2, 1, 0) or (3, 1, 2, 0)")
     priority = attribute(optional(INTEGER), None, doc="class of service, 0 (first) to 3, on trn3")
     dge_mode = attribute(one_of(DgeMode, "nisa.dge_mode"), DgeMode.unknown, doc="who makes the descriptors")
@@ -76,12 +81,22 @@ class dma_transpose(DescriptorInstruction):
         if self.dge_mode is not DgeMode.unknown:
             asked: DgeMode = self.dge_mode
             return asked
+        if by_rows(self.src):
+            return target.default_dge_indirect
         able = target.hwdge and len(self.src.shape) in AXES and self._hardware_fault(target) is None
         return DgeMode.hwdge if able else DgeMode.none
 
     def engine_fault(self, engine: Engine, target: Target) -> str | None:
         # swdge is refused by a rule, which says more.
-        return None if self.dge_mode is DgeMode.swdge else super().engine_fault(engine, target)
+        if self.dge_mode is DgeMode.swdge and not by_rows(self.src):
+            return None
+        return super().engine_fault(engine, target)
+
+    def kept_if_skipped(self) -> dict[str, str]:
+        return {"src": "dst"} if self.oob_mode is OobMode.skip else {}
+
+    def written_where(self, fetched: Any) -> Any:
+        return fetched.transpose(self.permutation())
 
     def permutation(self) -> tuple[int, ...]:
         """The axes of `src`, in the order in which `dst` has them."""
@@ -139,7 +154,7 @@ class dma_transpose(DescriptorInstruction):
 
     @rule("software descriptors are for transposes of gathered rows (semantics rule 97)")
     def no_software_descriptors(self, target: Target) -> Fault | None:
-        if self.dge_mode is not DgeMode.swdge:
+        if self.dge_mode is not DgeMode.swdge or by_rows(self.src):
             return None
         return Fault(
             operand="dge_mode",
@@ -170,13 +185,15 @@ class dma_transpose(DescriptorInstruction):
         remedy = "leave `dge_mode` out, or transpose in pieces of that size"
         return Fault(f"src: {self.src.describe()}", found, allowed, remedy)
 
-    @rule("rows chosen by an index tensor are not supported yet (semantics rule 99)")
-    def rows_are_fixed(self, target: Target) -> Fault | None:
-        return indexed_rows_fault(self)
+    @rule(
+        "gathered rows are transposed in groups of 16, 2-byte elements, from HBM, on trn2 (semantics rule 99)"
+    )
+    def rows_can_be_gathered(self, target: Target) -> Fault | None:
+        return gather_fault(self.src, target)
 
     @rule("oob_mode.skip is for transposes of gathered rows (semantics rule 99)")
     def nothing_to_skip(self, target: Target) -> Fault | None:
-        if self.oob_mode is not OobMode.skip or self.is_dynamic:
+        if self.oob_mode is not OobMode.skip or by_rows(self.src):
             return None
         return Fault(
             operand="oob_mode",

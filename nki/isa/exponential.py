@@ -43,8 +43,8 @@ class exponential(AccumulatingInstruction):
     engines = (Engine.vector,)
     commands = (ReduceCmd.idle, ReduceCmd.reset_reduce, ReduceCmd.reduce, ReduceCmd.load_reduce)
 
-    dst = destination("P F", ON_CHIP, _RESULTS | _INTEGERS, doc="the exponentials")
-    src = source("P F", ON_CHIP, _FLOATS | _INTEGERS | {dtypes.uint32}, doc="the exponents")
+    dst = destination("P F", ON_CHIP, _RESULTS | _INTEGERS, indirect=True, doc="the exponentials")
+    src = source("P F", ON_CHIP, _FLOATS | _INTEGERS | {dtypes.uint32}, indirect=True, doc="the exponents")
     max_value = source("P 1", ON_CHIP, FLOAT32, scalar=True, default=0.0, doc="subtracted before")
     reduce_res = destination("P 1", ON_CHIP, _RESULTS, default=None, doc="receives the accumulators")
     reduce_cmd = command_attribute(ReduceCmd.idle)

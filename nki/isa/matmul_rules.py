@@ -8,6 +8,7 @@ from nki import dtypes, errors
 from nki.dtypes import DType
 from nki.enums import matmul_perf_mode as PerfMode
 from nki.ir.verify import Fault, rule
+from nki.isa.indirection import is_indirect
 from nki.isa.products import Product
 from nki.target import Target
 
@@ -31,6 +32,23 @@ class MatmulRules(Product, abstract=True):
         """M and N."""
         rows = 2 if self.is_double_row else 1
         return self.stationary.free // rows, self.moving.free // rows
+
+    @rule(
+        "tensor indirection takes 16-bit and fp8 floats, and no `moving` of a transpose (semantics rules 43, 66)"
+    )
+    def offsets_are_legal(self, target: Target) -> Fault | None:
+        for operand, access in self.accesses():
+            if not is_indirect(access) or operand.is_output:
+                continue
+            name, found = f"{operand.name}: {access.describe()}", "a view made by .indirect()"
+            if access.dtype in WIDE:
+                return Fault(
+                    name, found, "float16, bfloat16 and fp8", "convert the tile first with nisa.tensor_copy"
+                )
+            if operand.name == "moving" and self.is_transpose:
+                remedy = "gather into a tile first: nisa.tensor_copy(dst=tile, src=view)"
+                return Fault(name, found, "a regular view with is_transpose=True", remedy)
+        return None
 
     @rule("double_row exists from trn2 on")
     def double_row_exists(self, target: Target) -> Fault | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nki import dtypes
+from nki import dtypes, errors
 from nki.enums import matmul_perf_mode as PerfMode
 from nki.ir.builder import Builder
 from nki.ir.cost import Phase
@@ -48,9 +48,11 @@ class nc_matmul(MatmulRules):
     185.
     """
 
-    dst = destination("* *", PSUM, MATMUL_INPUTS, reads=True, doc="the product [M, N]")
-    stationary = source("K M", SBUF, MATMUL_INPUTS, doc="the operand held in the array, [K, M]")
-    moving = source("K N", SBUF, MATMUL_INPUTS, doc="the operand streamed through it, [K, N]")
+    dst = destination("* *", PSUM, MATMUL_INPUTS, reads=True, indirect=True, doc="the product [M, N]")
+    stationary = source(
+        "K M", SBUF, MATMUL_INPUTS, indirect=True, doc="the operand held in the array, [K, M]"
+    )
+    moving = source("K N", SBUF, MATMUL_INPUTS, indirect=True, doc="the operand streamed through it, [K, N]")
     is_stationary_onezero = attribute(
         BOOLEAN, False, doc="stationary holds ones and zeros only (float32 is faster)"
     )
@@ -85,6 +87,8 @@ class nc_matmul(MatmulRules):
         super().resolve(builder)
         square = self.moving.partitions == self.moving.free
         exact = self.is_transpose and builder.target.exact_pe_transpose and square
+        if exact and self.deferred:
+            raise _undecided_transpose(self)
         self.exact = exact and self.accumulate is False
 
     def semantics(self, a: Any) -> Steps:
@@ -111,6 +115,16 @@ class nc_matmul(MatmulRules):
             moving=self.moving,
             transpose=self.is_transpose,
         )
+
+
+def _undecided_transpose(call: MatmulRules) -> errors.NkiError:
+    return errors.RuleError(
+        "nc_matmul: whether this transpose overwrites or adds depends on the pass of a loop on the device",
+        operand=f"dst: {call.dst.describe()}",
+        found="accumulate=None with a `dst` from outside of the loop",
+        allowed="accumulate=False, which moves bits exactly, or accumulate=True",
+        remedy="pass accumulate=False, or allocate `dst` in the body of the loop",
+    )
 
 
 def transpose_or_multiply(stationary: Array, moving: Array, dst: Array, identity: Array) -> None:

@@ -26,6 +26,7 @@ from nki.ir.program import Access, Shape
 from nki.ir.verify import Fault, rule
 from nki.isa.costs_tensor import matmul_phases
 from nki.isa.export import instruction
+from nki.isa.indirection import is_indirect
 from nki.isa.mx import ELEMENTS, LANES, SCALES, MxInstruction, dequantize
 from nki.isa.products import Product
 from nki.target import Target
@@ -47,11 +48,15 @@ class nc_matmul_mx(Product, MxInstruction):
     Sources: nki.isa.nc_matmul_mx; trainium3_arch.rst; mxfp-matmul.rst; semantics rules 60, 115-117, 119.
     """
 
-    dst = destination("* *", PSUM, RESULTS, reads=True, doc="the product [M, N]")
-    stationary = source("K M", SBUF, PACKED, doc="the operand held in the array, [K, M]")
-    moving = source("K N", SBUF, PACKED, doc="the operand streamed through it, [K, N]")
-    stationary_scale = source("* *", SBUF, SCALES, doc="its scales, [K/8, M] spread over the quadrants")
-    moving_scale = source("* *", SBUF, SCALES, doc="its scales, [K/8, N] spread over the quadrants")
+    dst = destination("* *", PSUM, RESULTS, reads=True, indirect=True, doc="the product [M, N]")
+    stationary = source("K M", SBUF, PACKED, indirect=True, doc="the operand held in the array, [K, M]")
+    moving = source("K N", SBUF, PACKED, indirect=True, doc="the operand streamed through it, [K, N]")
+    stationary_scale = source(
+        "* *", SBUF, SCALES, indirect=True, doc="its scales, [K/8, M] spread over the quadrants"
+    )
+    moving_scale = source(
+        "* *", SBUF, SCALES, indirect=True, doc="its scales, [K/8, N] spread over the quadrants"
+    )
     tile_position = attribute(optional(INTEGERS_LIST), None, doc="first row and column of the array to use")
     tile_size = attribute(optional(INTEGERS_LIST), None, doc="rows and columns of the array to use")
     accumulate = attribute(
@@ -114,6 +119,28 @@ class nc_matmul_mx(Product, MxInstruction):
             remedy="place the product on rows of the array, or leave both out",
             error=LimitError,
         )
+
+    def one_index(self, data: str, scales: str) -> bool:
+        """Whether values and their scales go by the same offsets, or neither by any."""
+        accesses = (self.__dict__[data], self.__dict__[scales])
+        first, second = (access.dynamic.index if is_indirect(access) else None for access in accesses)
+        return bool(first == second)
+
+    def current_key(self) -> tuple[Any, ...]:
+        """Legality also depends on which tiles the offsets stand in."""
+        return (*super().current_key(), *(self.one_index(*pair) for pair in self.scaled()))
+
+    @rule("values and their scales go by the same offsets (semantics rule 43)")
+    def scales_follow_values(self, target: Target) -> Fault | None:
+        for data, name in self.scaled():
+            if not self.one_index(data, name):
+                return Fault(
+                    operand=f"{data} and {name}",
+                    found="two different ways of addressing",
+                    allowed="both made by .indirect() with one index, or neither",
+                    remedy=f"call .indirect(index) on both {data} and {name}",
+                )
+        return None
 
     def semantics(self, a: Any) -> Steps:
         sides = []

@@ -21,6 +21,7 @@ from nki.isa.costs_tensor import matmul_phases, passes_of
 from nki.isa.export import instruction
 from nki.target import Target
 
+_SET_BYTES, _LINE_BYTES = 1 << 9, 1 << 6  # of the host: rows this far apart share few cache sets (measured)
 _WIDE = 4  # bytes of the types that the array takes in several passes
 
 
@@ -88,7 +89,12 @@ class nc_transpose(ComputeInstruction):
         )
 
     def semantics(self, a: Any) -> Steps:
-        yield np.copyto, (bits(a.dst), bits(a.data).T)
+        dst, data = bits(a.dst), bits(a.data)
+        if data.strides[0] % _SET_BYTES == 0:  # its columns would fight for one set of the host's cache
+            padded = a.scratch((data.shape[0], data.shape[1] + _LINE_BYTES // data.itemsize), data.dtype)
+            straight, data = data, padded[:, : data.shape[1]]
+            yield np.copyto, (data, straight)
+        yield np.copyto, (dst, data.T)
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         if self.engine is Engine.vector:

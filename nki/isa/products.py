@@ -38,6 +38,8 @@ class Product(ComputeInstruction, abstract=True):
 
     written: Array | None = None
     """With `accumulate=None` left open: which elements of `dst` a product has been written to."""
+    deferred: bool = False
+    """With `accumulate=None` left open: only the run tells, because a loop on the device writes `dst`."""
 
     def product_shape(self) -> tuple[int, int]:
         """M and N."""
@@ -50,14 +52,22 @@ class Product(ComputeInstruction, abstract=True):
 
     def resolve(self, builder: Builder) -> None:
         """Decide `accumulate=None` by what products have been written to `dst`."""
+        if self.dst.dynamic is not None:
+            return  # `accumulate` was given; which elements are written only the device knows
         state = builder.groups.state(self.dst)
-        if self.accumulate is None and state == "mixed":
+        if self.accumulate is None and not builder.is_settled(self.dst.buffer):
+            self.deferred = True
+        elif self.accumulate is None and state == "mixed":
             self.written = builder.groups.snapshot(self.dst)
         elif self.accumulate is None:
             self.accumulate = state == "written"
-        elif self.accumulate and state != "written":
+        elif self.accumulate and state != "written" and builder.groups.is_settled(self.dst.buffer):
             builder.warn("accumulate-unwritten", "warning", self._unwritten(), self.span)
         builder.groups.wrote(self.dst)
+
+    def open_groups(self) -> list[Access]:
+        """`dst`, if the run must tell what has been written."""
+        return [self.dst] if self.deferred else []
 
     def _unwritten(self) -> str:
         return (
@@ -79,6 +89,8 @@ class Product(ComputeInstruction, abstract=True):
             add_where_written = partial(np.add, where=self.written.reshape(a.dst.shape))
             yield add_where_written, (a.dst, product, product)
             yield np.copyto, (a.dst, product)
+        elif self.deferred:
+            yield add_where, (a.dst, product, a.written(self.dst))
         elif not overwrites:
             yield np.copyto, (a.dst, product)
 
@@ -113,6 +125,28 @@ class Product(ComputeInstruction, abstract=True):
             text=f"dimension N of `moving` is {size}; {target.name} allows at most {most}",
         )
 
+    @rule("`accumulate` is given where the device decides the place of `dst`")
+    def accumulation_is_decided(self, target: Target) -> Fault | None:
+        if self.dst.dynamic is None or self.accumulate is not None:
+            return None
+        return Fault(
+            f"dst: {self.dst.describe()}",
+            found="accumulate=None with a dynamic place",
+            allowed="True or False: what has been written at that place is not known beforehand",
+            remedy="pass accumulate=False to replace what is there, True to add to it",
+        )
+
+    @rule("tensor indirection uses the whole array: no tiling (semantics rule 43)")
+    def offsets_need_all_rows(self, target: Target) -> Fault | None:
+        if not self.by_offsets() or not any(self.tile_position or ()):
+            return None
+        return Fault(
+            "tile_position",
+            found=tuple(self.tile_position),
+            allowed="(0, 0), or none",
+            remedy="leave `tile_position` and `tile_size` out",
+        )
+
     @rule("tiling needs `tile_size` and `tile_position`, two integers each")
     def tiling_is_complete(self, target: Target) -> Fault | None:
         size, position = self.tile_size or (), self.tile_position or ()
@@ -145,6 +179,12 @@ class Product(ComputeInstruction, abstract=True):
                     "tile_size", f"{dimension} = {needed} on {size} {what}", f"{dimension} <= {size}"
                 )
         return None
+
+
+def add_where(dst: Array, product: Array, written: Array) -> None:
+    """dst = product, plus what `dst` holds where `written` says so."""
+    np.add(dst, product, product, where=written.reshape(dst.shape))
+    np.copyto(dst, product)
 
 
 def _tile_fault(operand: str, found: str, allowed: str) -> Fault:

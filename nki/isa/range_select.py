@@ -10,6 +10,7 @@ from nki.dtypes import float32
 from nki.enums import engine as Engine
 from nki.enums import nc_version
 from nki.enums import reduce_cmd as ReduceCmd
+from nki.errors import LimitError
 from nki.ir.cost import Phase
 from nki.ir.instruction import Steps
 from nki.ir.operands import (
@@ -88,6 +89,18 @@ class range_select(AccumulatingInstruction):
             found=self.on_false_value,
             allowed=f"{FP32_MIN}, the least float32",
             remedy="leave `on_false_value` out, or use nisa.select_reduce or nisa.affine_select for other values",
+        )
+
+    @rule("`range_start` is a 32-bit integer")
+    def start_fits(self, target: Target) -> Fault | None:
+        if -(1 << 31) <= self.range_start < 1 << 31:
+            return None
+        return Fault(
+            operand="range_start",
+            found=self.range_start,
+            allowed=f"{-(1 << 31)} to {(1 << 31) - 1}",
+            remedy="subtract a multiple of the tile size from `range_start` and from the bounds",
+            error=LimitError,
         )
 
     @rule("indices are compared in float32 and must stay below 2^24 (semantics rule 77)", severity="warning")

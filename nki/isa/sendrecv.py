@@ -18,8 +18,6 @@ from nki.isa.export import instruction
 from nki.isa.meeting import cores_fault
 from nki.target import Target
 
-BYTES_BY_WIDTH = {4: 1024, 2: 512, 1: 256}  # PUBLISHED: most bytes per partition of the GpSimd DMA, by element width
-
 
 @instruction
 class sendrecv(Instruction):
@@ -34,13 +32,16 @@ class sendrecv(Instruction):
     since = nc_version.gen3
     effects = (RENDEZVOUS,)
     engines = (Engine.sync, Engine.gpsimd)
+    layout = "declared"
 
     src = source("P F", SBUF, ANY_DTYPE, doc="the tile this core gives")
     dst = destination("P F", SBUF, ANY_DTYPE, doc="receives the other core's tile")
     send_to_rank = attribute(INTEGER, doc="the core it goes to")
     recv_from_rank = attribute(INTEGER, doc="the core it comes from")
     pipe_id = attribute(INTEGER, doc="calls with one pipe_id pair up in program order")
-    dma_engine = attribute(one_of(DmaEngine, "nisa.dma_engine"), DmaEngine.dma, doc="which DMA moves the data")
+    dma_engine = attribute(
+        one_of(DmaEngine, "nisa.dma_engine"), DmaEngine.dma, doc="which DMA moves the data"
+    )
     name = attribute(optional(TEXT), None, doc="a name for schedules and profiles")
 
     def compute(self) -> str:
@@ -50,16 +51,28 @@ class sendrecv(Instruction):
         quick = self.dma_engine is DmaEngine.gpsimd_dma
         return None if (engine is Engine.gpsimd) == quick else "the DMA is started elsewhere"
 
-    @rule("`src` and `dst` have one dtype and one shape")
-    def tiles_agree(self, target: Target) -> Fault | None:
-        if self.src.dtype == self.dst.dtype and self.src.shape == self.dst.shape:
+    @rule("`src` and `dst` have one shape")
+    def shapes_agree(self, target: Target) -> Fault | None:
+        if self.src.shape == self.dst.shape:
             return None
         return Fault(
             "src, dst",
             found=f"{self.src.describe()} and {self.dst.describe()}",
-            allowed="equal dtypes and shapes",
-            remedy="exchange into a tile like `src` and convert afterwards",
+            allowed="equal shapes",
+            remedy="reshape one of them",
             error=errors.OperandShapeError,
+        )
+
+    @rule("`src` and `dst` have one dtype")
+    def dtypes_agree(self, target: Target) -> Fault | None:
+        if self.src.dtype == self.dst.dtype:
+            return None
+        return Fault(
+            "src, dst",
+            found=f"{self.src.describe()} and {self.dst.describe()}",
+            allowed="equal dtypes",
+            remedy="exchange into a tile like `src` and convert afterwards with nisa.tensor_copy",
+            error=errors.OperandDtypeError,
         )
 
     @rule("ranks are 0 or 1")
@@ -74,16 +87,16 @@ class sendrecv(Instruction):
             error=errors.ArgumentError,
         )
 
-    @rule("the GpSimd DMA takes small tiles only")
+    @rule("the GpSimd DMA takes small tiles only (semantics rule 134)")
     def quick_is_small(self, target: Target) -> Fault | None:
-        most = BYTES_BY_WIDTH.get(self.src.dtype.itemsize, BYTES_BY_WIDTH[4])
-        size = self.src.free * self.src.dtype.itemsize
-        if self.dma_engine is not DmaEngine.gpsimd_dma or size <= most:
+        most = target.gpsimd_dma_elements_max
+        if self.dma_engine is not DmaEngine.gpsimd_dma or self.src.free <= most:
             return None
+        width = self.src.dtype.itemsize
         return Fault(
             "src",
-            found=f"{size} bytes a partition",
-            allowed=f"at most {most} for {self.src.dtype}",
+            found=f"{self.src.free * width} bytes a partition",
+            allowed=f"at most {most * width} bytes for {self.src.dtype}",
             remedy="split the tile, or use nisa.dma_engine.dma",
             error=errors.LimitError,
         )

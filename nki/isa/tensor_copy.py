@@ -27,8 +27,8 @@ class tensor_copy(ComputeInstruction):
     Sources: nki.isa.tensor_copy; trainium2_arch.rst (performance modes); semantics rule 15.
     """
 
-    dst = destination("P F", ON_CHIP, ANY_DTYPE, doc="the copy")
-    src = source("P F", ON_CHIP, ANY_DTYPE, doc="the tile to copy")
+    dst = destination("P F", ON_CHIP, ANY_DTYPE, indirect=True, doc="the copy")
+    src = source("P F", ON_CHIP, ANY_DTYPE, indirect=True, doc="the tile to copy")
     engine = engine_choice(Engine.vector, Engine.scalar, Engine.gpsimd)
     name = attribute(optional(TEXT), None, doc="a name for schedules and profiles")
 
@@ -50,6 +50,8 @@ class tensor_copy(ComputeInstruction):
     def engine_fault(self, engine: Engine, target: Target) -> str | None:
         if engine is Engine.scalar and target.version is nc_version.gen2:
             return "the trn1 Scalar engine has no tensor_copy; use nisa.activation with op=nl.copy"
+        if engine is Engine.gpsimd and self.by_offsets():
+            return "GpSimd does not copy by tensor indirection"
         return None
 
     def semantics(self, a: Any) -> Steps:

@@ -35,9 +35,9 @@ class tensor_copy_predicated(ComputeInstruction):
 
     engines = (Engine.vector,)
 
-    dst = destination("P F", ON_CHIP, reads=True, doc="partly overwritten")
+    dst = destination("P F", ON_CHIP, reads=True, indirect=True, doc="partly overwritten")
     src = source("P F", ON_CHIP, scalar=True, doc="what is copied: a tile or a number")
-    predicate = source("P F", ON_CHIP, _PREDICATES, doc="0 or not 0")
+    predicate = source("P F", ON_CHIP, _PREDICATES, indirect=True, doc="0 or not 0")
     reverse_pred = attribute(BOOLEAN, False, doc="copy where the predicate is 0")
     name = attribute(optional(TEXT), None, doc="a name for schedules and profiles")
 

@@ -37,11 +37,11 @@ class tensor_reduce(ComputeInstruction):
     engines = (Engine.vector,)
     layout = "declared"
 
-    dst = destination("P *", ON_CHIP, doc="the results")
+    dst = destination("P *", ON_CHIP, indirect=True, doc="the results")
     op = attribute(
         REDUCE_OP, doc="add, subtract, multiply, maximum, minimum, or a bitwise or logical and, or, xor"
     )
-    data = source("P *", ON_CHIP, doc="the tile to fold")
+    data = source("P *", ON_CHIP, indirect=True, doc="the tile to fold")
     axis = attribute(INTEGERS_LIST, doc="one axis, or several")
     negate = attribute(BOOLEAN, False, doc="multiply the result by -1")
     keepdims = attribute(BOOLEAN, False, doc="the folded axes stay with size 1")

@@ -43,8 +43,8 @@ class tensor_scalar(ComputeInstruction):
     Sources: nki.isa.tensor_scalar; trainium3_arch.rst (Scalar engine); semantics rules 9, 10, 14, 89, 92, 176.
     """
 
-    dst = destination("P F", ON_CHIP, doc="the results")
-    data = source("P F", ON_CHIP, doc="the tile")
+    dst = destination("P F", ON_CHIP, indirect=True, doc="the results")
+    data = source("P F", ON_CHIP, indirect=True, doc="the tile")
     op0 = attribute(ALU_OP, doc="the first operator")
     operand0 = source(
         "P 1", ON_CHIP, scalar=True, nullable=True, doc="a number or a column; None or 0 if `op0` is unary"
@@ -83,6 +83,17 @@ class tensor_scalar(ComputeInstruction):
         if special:
             return f"nl.{special[0]} runs on the GpSimd engine only"
         return _scalar_engine_fault(self.op0, self.op1, target) if engine is Engine.scalar else None
+
+    @rule("32-bit integer arithmetic does not go by tensor indirection (semantics rule 43)")
+    def addresses_are_direct(self, target: Target) -> Fault | None:
+        if not self.by_offsets() or self.compute() != "int32":
+            return None
+        return Fault(
+            operand="dst, data",
+            found="a view made by .indirect() with 32-bit integers",
+            allowed="views with a regular pattern",
+            remedy="gather into a tile first: nisa.tensor_copy(dst=tile, src=view)",
+        )
 
     @rule("both operators are arithmetic or both work on bits (semantics rule 10)")
     def operators_are_of_one_class(self, target: Target) -> Fault | None:

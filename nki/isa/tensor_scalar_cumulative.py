@@ -50,8 +50,8 @@ class tensor_scalar_cumulative(AccumulatingInstruction):
     layout = "declared"
     commands = (ReduceCmd.reset_reduce, ReduceCmd.reduce, ReduceCmd.load_reduce)
 
-    dst = destination("P F", ON_CHIP, _DTYPES, doc="all running values")
-    src = source("P F", ON_CHIP, _DTYPES, doc="the tile")
+    dst = destination("P F", ON_CHIP, _DTYPES, indirect=True, doc="all running values")
+    src = source("P F", ON_CHIP, _DTYPES, indirect=True, doc="the tile")
     op0 = attribute(ARITHMETIC_OP, doc="the operator with `imm0`")
     op1 = attribute(
         operators(

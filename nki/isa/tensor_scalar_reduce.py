@@ -50,8 +50,8 @@ class tensor_scalar_reduce(ComputeInstruction):
     engines = (Engine.vector,)
     states = (VECTOR_ACCUMULATOR,)
 
-    dst = destination("P F", ON_CHIP, doc="the results of `op0`")
-    data = source("P F", ON_CHIP, doc="the tile")
+    dst = destination("P F", ON_CHIP, indirect=True, doc="the results of `op0`")
+    data = source("P F", ON_CHIP, indirect=True, doc="the tile")
     op0 = attribute(ARITHMETIC_OP, doc="the operator")
     operand0 = source(
         "P 1", ON_CHIP, scalar=True, nullable=True, doc="a number or a column; None or 0 if `op0` is unary"

@@ -32,8 +32,8 @@ class tensor_tensor(ComputeInstruction):
     Sources: nki.isa.tensor_tensor; semantics rules 2, 9, 13, 53.
     """
 
-    dst = destination("P F", ON_CHIP, doc="the results")
-    data1 = source("P F", ON_CHIP, doc="the left operand")
+    dst = destination("P F", ON_CHIP, indirect=True, doc="the results")
+    data1 = source("P F", ON_CHIP, indirect=True, doc="the left operand")
     data2 = source("P F", ON_CHIP, doc="the right operand")
     op = attribute(BINARY_OP, doc="an operator of two operands")
     engine = engine_choice(Engine.vector, Engine.gpsimd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nki import errors
 from nki.dtypes import DType, as_dtype
@@ -17,15 +17,51 @@ from nki.tensor import NkiTensor, as_region
 from nki.views import as_index
 
 
-def ndarray(
-    shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: tuple[int, int] | None = None
-) -> NkiTensor:
-    """A new tensor with no content yet.
+class _MakesTensors(type):
+    """The class of `ndarray`: calling it makes an `NkiTensor`, and an `NkiTensor` counts as an instance of it."""
+
+    def __call__(
+        cls,
+        shape: Any,
+        dtype: Any,
+        buffer: Any = sbuf,
+        name: str = "",
+        address: tuple[int, int] | None = None,
+    ) -> NkiTensor:
+        return _declare(shape, dtype, buffer, name, address)
+
+    __call__.__qualname__ = "ndarray"  # what Python says in errors about arguments
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, NkiTensor)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, NkiTensor)
+
+
+class ndarray(NkiTensor, metaclass=_MakesTensors):
+    """A new tensor with no content yet; in annotations, the type of tensors.
 
     On chip, shape[0] counts partitions. `name` is for schedules and profiles. `address` places the tensor at
     (first partition, byte offset in the partition); without it the allocator does. Tensors may be placed on top of
     each other.
     """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            shape: Any,
+            dtype: Any,
+            buffer: Any = sbuf,
+            name: str = "",
+            address: tuple[int, int] | None = None,
+        ) -> None: ...
+
+
+def _declare(shape: Any, dtype: Any, buffer: Any, name: Any, address: Any) -> NkiTensor:
     current = builder.require("nl.ndarray")
     try:
         region = as_region(buffer)

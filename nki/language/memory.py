@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
-from nki.enums import MemoryRegion, nc_version
+from nki.enums import MemoryRegion
 from nki.ir import builder
 from nki.objects import NKIObject
-from nki.target import Target, get_target
+from nki.target import Target, configured, get_target
 from nki.tensor import hbm, private_hbm, psum, sbuf, shared_hbm
 
 __all__ = [
@@ -25,8 +24,6 @@ __all__ = [
     "shared_hbm",
     "tile_size",
 ]
-
-_RESERVES_BANK = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
 
 
 def is_hbm(buffer: Any) -> bool:
@@ -52,7 +49,7 @@ def is_sbuf(buffer: Any) -> bool:
 def target() -> Target:
     """The machine of the kernel being staged, else that of the environment."""
     current = builder.current()
-    return current.target if current is not None else get_target()
+    return current.target if current is not None else configured(get_target())
 
 
 class _TileSize(NKIObject):
@@ -76,10 +73,7 @@ class _TileSize(NKIObject):
     @property
     def psum_num_banks(self) -> int:
         """PSUM banks a kernel may use."""
-        machine = target()
-        if os.environ.get(_RESERVES_BANK, "").lower() in ("1", "true") and machine.version > nc_version.gen2:
-            return machine.psum_num_banks_pe_transpose
-        return machine.psum_num_banks
+        return target().psum_num_banks
 
     @property
     def gemm_stationary_fmax(self) -> int:

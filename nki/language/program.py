@@ -7,6 +7,7 @@ from typing import Any
 from nki import errors
 from nki.ir import builder
 from nki.span import capture
+from nki.views import as_index
 
 
 def program_id(axis: int = 0) -> int:
@@ -39,3 +40,14 @@ def _check_axis(name: str, axis: Any) -> None:
             remedy="launch with kernel[n] and compute further coordinates from program_id(0)",
             span=capture(2),
         )
+
+
+def nc(cores: int) -> int:
+    """`cores` physical cores, in a launch bracket: kernel[nl.nc(2)] is kernel[2]."""
+    return as_index(cores, "`cores`")
+
+
+def spmd_dim(outer: int, inner: int) -> int:
+    """A dimension of the launch bracket from two, one of them `nl.nc(...)`. All that fits on the cores of a launch is
+    kernel[nl.spmd_dim(1, nl.nc(2))], which is kernel[2]."""
+    return as_index(outer, "`outer`") * as_index(inner, "`inner`")

@@ -1,10 +1,18 @@
-"""Names of older releases, each with what replaces it; `nki/language/__init__.py` raises them on access."""
+"""Names and keywords of older releases, each with what replaces it.
+
+Names are raised on access, by `nki/language/__init__.py`; keywords when a function of `nl` was called with one.
+"""
 
 from __future__ import annotations
 
+import difflib
+import inspect
+import re
+import sys
 from typing import Final
 
 from nki import errors
+from nki.isa.removed import KEYWORDS as INSTRUCTION_KEYWORDS
 from nki.span import capture
 
 REPLACEMENTS: Final = {
@@ -18,11 +26,18 @@ REPLACEMENTS: Final = {
     "all_reduce": "nki.collectives.all_reduce",
     "gemm_grid": "slices of a tile",
     "gemm_stationary_grid": "slices of a tile",
-    "nc": "launch with kernel[2]",
-    "spmd_dim": "launch with kernel[2] and split the work by nl.program_id(0)",
     "finfo": "numpy.finfo, or ml_dtypes.finfo for the narrow types",
     "fp32": "float(numpy.finfo(numpy.float32).min) for fp32.min",
     "bfp16": "float(ml_dtypes.finfo('bfloat16').min) for bfp16.min",
+}
+
+
+KEYWORDS: Final = {
+    **INSTRUCTION_KEYWORDS,
+    "directives": "leave it out; the loop is unrolled as it is",
+    "lazy_initialization": "leave it out",
+    "precise_schedule": "leave it out; the loop is unrolled as it is",
+    "prefix": "the parameter is called print_prefix",
 }
 
 
@@ -36,3 +51,38 @@ def removed(name: str) -> Exception:
             span=capture(2),
         )
     return AttributeError(f"module 'nki.language' has no attribute {name!r}")
+
+
+_UNEXPECTED = re.compile(r"(?:[\w.]+\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+
+
+def _proposal(keyword: str, signature: inspect.Signature) -> str:
+    close = difflib.get_close_matches(keyword, signature.parameters, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"remove `{keyword}=`"
+
+
+def unexpected_keyword(error: Exception) -> errors.UnknownKeywordError | None:
+    """The error for a function of `nl` that was called with a keyword it does not have; `None` for other errors."""
+    match = _UNEXPECTED.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    function = vars(sys.modules["nki.language"]).get(match[1]) if match else None
+    if match is None or not callable(function) or _of_user(match[1], function, error):
+        return None
+    name, keyword = match.groups()
+    return errors.UnknownKeywordError(
+        f"nl.{name}() got an unexpected keyword argument '{keyword}'",
+        operand=keyword,
+        found=f"{keyword}=...",
+        allowed=f"nl.{name}{inspect.signature(function)}",
+        remedy=KEYWORDS.get(keyword) or _proposal(keyword, inspect.signature(function)),
+    )
+
+
+def _of_user(name: str, function: object, error: Exception) -> bool:
+    """Whether `name`, where the error was raised, is another function than ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    frame = trace.tb_frame
+    return frame.f_locals.get(name, frame.f_globals.get(name, function)) is not function

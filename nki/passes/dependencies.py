@@ -7,12 +7,15 @@ own addresses; tensors that nobody writes order nothing. Engine registers and ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 
+from nki.ir.control import Register
 from nki.ir.dependency import Dependency, DependencyKind
 from nki.ir.instruction import Instruction
 from nki.ir.operands import HBM, Operand
-from nki.ir.program import Access, Buffer, Program
+from nki.ir.order import Test
+from nki.ir.program import Access, Buffer, Program, flatten
 from nki.passes.address_map import AddressMap
 from nki.passes.windows import Rectangle, apart, rectangle
 
@@ -31,9 +34,14 @@ _MOST_BLOCKS = 64
 """Column blocks of an HBM tensor that one window may span before the blocks are made wider."""
 
 
-def dependencies(program: Program) -> list[list[list[Dependency]]]:
-    """Per core and instruction, what it waits for: one record per earlier instruction, reads first."""
-    return [_Finder(core).run() for core in program.cores]
+def dependencies(program: Program, tests: Sequence[Sequence[Test]] = ()) -> list[list[list[Dependency]]]:
+    """Per core and instruction, what it waits for: one record per earlier instruction, reads first.
+
+    The program has its loops written out: an instruction of a body occurs once for every pass. tests: per core, where
+    loops on the device decided by a register, which all later instructions wait for.
+    """
+    tests = tests or [()] * len(program.cores)
+    return [_Finder(list(flatten(core))).run(where) for core, where in zip(program.cores, tests)]
 
 
 class _Finder:
@@ -46,15 +54,24 @@ class _Finder:
         self._rectangles: dict[object, Places] = {}
         self._layouts = hbm_layouts(instructions)
         self._states: dict[str, int] = {}
+        self._registers: dict[Register, int] = {}
+        self._decisions: dict[int, Dependency] = {}
 
-    def run(self) -> list[list[Dependency]]:
+    def run(self, tests: Sequence[Test] = ()) -> list[list[Dependency]]:
         """The whole core."""
-        positions = {id(instruction): i for i, instruction in enumerate(self.instructions)}
+        positions: dict[int, int] = {}  # the latest time it ran: in this pass of a loop, or before the loop
         states = self._states
+        ahead = deque(tests)
         result = []
         for index, instruction in enumerate(self.instructions):
+            while ahead and ahead[0].at <= index:
+                self._decide(ahead.popleft())
             found: Found = {}
             self._operands_of(index, instruction, found)
+            if instruction.registers or instruction.is_dynamic:
+                self._registers_of(index, instruction, found)
+            for on, decision in self._decisions.items():
+                found.setdefault(on, decision)
             for state in instruction.states:
                 if state in states and states[state] not in found:
                     found[states[state]] = Dependency(states[state], DependencyKind.STATE, state)
@@ -63,8 +80,28 @@ class _Finder:
                 on = positions.get(id(producer), index)
                 if on < index and on not in found:
                     found[on] = Dependency(on, DependencyKind.ORDER, "")
+            positions[id(instruction)] = index
             result.append(list(found.values()))
         return result
+
+    def _registers_of(self, index: int, instruction: Instruction, found: Found) -> None:
+        """A register is read when an instruction is issued; every sequencer has its own, so writers wait for nobody."""
+        for register in instruction.registers_read():
+            on = self._registers.get(register)
+            if on is not None:
+                found.setdefault(on, Dependency(on, _RAW, f"${register.name}"))
+        for register in instruction.registers_written():
+            self._registers[register] = index
+
+    def _decide(self, test: Test) -> None:
+        """A loop looks at registers: nothing behind it can start before their values are known. What has waited for
+        the last decision has also waited for those that were known when its register was written."""
+        for register in test.registers():
+            on = self._registers.get(register)
+            if on is not None:
+                if all(on > other for other in self._decisions):
+                    self._decisions.clear()
+                self._decisions[on] = Dependency(on, _RAW, f"${register.name}")
 
     def _operands_of(self, index: int, instruction: Instruction, found: Found) -> None:
         """Reads first: an instruction may overwrite what it reads."""
@@ -78,6 +115,9 @@ class _Finder:
             values = {operand.name: access for operand, access in instruction.pairs}
         queue = (cls, id(instruction.engine))
         adds = instruction.accumulates
+        for window in instruction.index_windows() if instruction.is_dynamic else ():
+            for line, box in self._places(window):
+                self._read(index, "index", window.buffer, line, box, queue, False, found)
         for name, reads, written in operands:
             access = values.get(name)
             if access.__class__ is Access and reads and (not written or _is_read(instruction, access)):
@@ -148,6 +188,9 @@ class _Finder:
 
     def _places(self, access: Access) -> Places:
         """The address lines that a window touches and where; nothing for a tensor that is only read."""
+        if access.dynamic is not None:  # anywhere it may be, and no part of it for certain
+            reached = self._places(access.reachable())
+            return tuple((line, box._replace(lattice=None, covers=False)) for line, box in reached)
         buffer = access.buffer
         where = buffer.address or id(buffer)
         key = (

@@ -52,4 +52,3 @@ def live_ranges(nodes: list[Node]) -> list[Live]:
                 last[name] = high
     ranges = [Live(buffers[name], first[name], last[name], spans[name]) for name in buffers]
     return sorted(ranges, key=lambda live: live.first)
-

@@ -11,29 +11,22 @@ class Owners:
     """Byte maps of the address ranges in which user-placed tiles overlap."""
 
     def __init__(self, buffers: list[Buffer]) -> None:
-        placed = [b for b in buffers if b.placed and b.memory.on_chip]
-        self._buffers: dict[str, Buffer] = {}
-        self._ids: dict[str, int] = {}
+        self._buffers = {
+            b.name: b for b in _overlapping([b for b in buffers if b.placed and b.memory.on_chip])
+        }
+        self._ids = {name: number for number, name in enumerate(self._buffers)}
         self._own: dict[str, np.ndarray] = {}
         self._maps: dict[tuple[object, int], np.ndarray] = {}
-        for i, a in enumerate(placed):
-            if any(_overlap(a, b) for j, b in enumerate(placed) if i != j):
-                self._ids[a.name] = len(self._buffers)
-                self._buffers[a.name] = a
+        ends: dict[tuple[object, int], list[tuple[int, int]]] = {}
         for buffer in self._buffers.values():
-            self._grow(buffer)
+            ends.setdefault((buffer.memory, buffer.core), []).append(_end(buffer))
+            self._own[buffer.name] = np.zeros((buffer.partitions, buffer.partition_bytes), np.bool_)
+        for key, corners in ends.items():
+            rows, columns = (max(sizes) for sizes in zip(*corners))
+            self._maps[key] = np.full((rows, columns), -1, np.int32)
 
     def __contains__(self, name: str) -> bool:
         return name in self._buffers
-
-    def _grow(self, buffer: Buffer) -> None:
-        key = (buffer.memory, buffer.core)
-        rows, columns = _end(buffer)
-        old = self._maps.get(key, np.full((0, 0), -1, np.int32))
-        new = np.full((max(rows, old.shape[0]), max(columns, old.shape[1])), -1, np.int32)
-        new[: old.shape[0], : old.shape[1]] = old
-        self._maps[key] = new
-        self._own[buffer.name] = np.zeros((buffer.partitions, buffer.partition_bytes), np.bool_)
 
     def _tile(self, buffer: Buffer) -> np.ndarray:
         assert buffer.address is not None
@@ -74,6 +67,21 @@ class Owners:
 def _end(buffer: Buffer) -> tuple[int, int]:
     assert buffer.address is not None
     return buffer.address[0] + buffer.partitions, buffer.address[1] + buffer.partition_bytes
+
+
+def _overlapping(placed: list[Buffer]) -> list[Buffer]:
+    """The tiles that share bytes with another one."""
+    placed.sort(key=lambda b: b.address[1] if b.address else 0)
+    reaching: list[Buffer] = []
+    found: dict[str, Buffer] = {}
+    for buffer in placed:
+        start = buffer.address[1] if buffer.address else 0
+        reaching = [other for other in reaching if _end(other)[1] > start]
+        for other in reaching:
+            if _overlap(buffer, other):
+                found[other.name], found[buffer.name] = other, buffer
+        reaching.append(buffer)
+    return list(found.values())
 
 
 def _overlap(a: Buffer, b: Buffer) -> bool:

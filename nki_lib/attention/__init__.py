@@ -1,0 +1,1 @@
+"""Attention: one folder per operator, each with kernel, reference, operator and README."""

@@ -21,13 +21,14 @@ def profile_lines(shape: Shape, page: Path) -> list[str]:
     group = shape.heads // shape.key_heads
     q = np.zeros((group, shape.context, shape.depth), ml_dtypes.bfloat16)
     profiles = [
-        nki.profile(flash_attention, target=target)(q, q[0], q[0], shape.depth**-0.5, True) for target in TARGETS
+        nki.profile(flash_attention, target=target)(q, q[0], q[0], shape.depth**-0.5, True)
+        for target in TARGETS
     ]
     page.parent.mkdir(parents=True, exist_ok=True)
     profiles[0].to_html(page)
     lines = [
         "",
-        f"Predicted for one launch on the chip (bfloat16, {group} query heads, {shape.context} keys, head {shape.depth}):",
+        f"Predicted for one launch on the chip: bfloat16, {group} query heads, {shape.context} keys",
         "",
         f"{'':10}" + "".join(f"{target:>12}" for target in TARGETS),
         f"{'time':10}" + "".join(f"{profile.latency_us:9.1f} us" for profile in profiles),

@@ -19,7 +19,7 @@ class Shape:
     """Sizes of the model. Every two query heads share a key head."""
 
     layers: int = 2
-    width: int = 192
+    width: int = 128
     heads: int = 4
     key_heads: int = 2
     depth: int = 64
@@ -75,12 +75,14 @@ def loss_of(logits: Tensor, following: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.float().flatten(0, 1), following.flatten())
 
 
-def train(model: ByteModel, text: Tensor, context: int, steps: int, report: Callable[[int, float], None]) -> None:
+def train(
+    model: ByteModel, text: Tensor, context: int, steps: int, report: Callable[[int, float], None]
+) -> None:
     """A few steps of AdamW on random windows of the text, so that its logits mean something."""
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
     for step in range(steps):
-        starts = torch.randint(len(text) - context, (6, 1), generator=generator)
+        starts = torch.randint(len(text) - context, (4, 1), generator=generator)
         windows = text[starts + torch.arange(context + 1)]
         loss = loss_of(model(windows[:, :-1]), windows[:, 1:])
         optimizer.zero_grad()

@@ -258,7 +258,7 @@ def call_target() -> None:
 
 @provoke("ArgumentError of a grid")
 def call_grid() -> None:
-    removed[2](X)
+    removed[0](X)
 
 
 @provoke("ArgumentError of a read-only array")
@@ -277,8 +277,3 @@ def writes(x):
 @provoke("UnknownKeywordError of nki.jit")
 def jit_keyword() -> None:
     nki.jit(platform="trn2")
-
-
-@provoke("RemovedApiError of nki.jit")
-def jit_removed() -> None:
-    nki.jit(platform_target="trn2")

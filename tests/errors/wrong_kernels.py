@@ -125,7 +125,7 @@ def never_written(x):
 @nki.jit
 def result_on_chip(x):
     tile = overwrite(x)
-    return tile
+    return tile  # noqa: RET504
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,13 @@ class Wrong:
 SQUARE, ROW, WIDE = (128, 128), (128, 512), (128, 640)
 
 WRONG = (
-    Wrong(too_many_partitions, errors.PartitionLimitError, "tile = nl.ndarray((256", ("256", "128 partitions on trn3")),
-    Wrong(wrong_memory, errors.MemoryError_, "data=x", ("`data`", "shared_hbm", "psum or sbuf", "dma_copy")),
+    Wrong(
+        too_many_partitions,
+        errors.PartitionLimitError,
+        "tile = nl.ndarray((256",
+        ("256", "128 partitions on trn3"),
+    ),
+    Wrong(wrong_memory, errors.MemoryError_, "data=x", ("`data`", "_hbm", "psum or sbuf", "dma_copy")),
     Wrong(
         shape_mismatch,
         errors.OperandShapeError,

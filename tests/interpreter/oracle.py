@@ -75,6 +75,8 @@ class Oracle:
         """Read everything, compute, store everything in the order of the operands."""
         shapes = instruction.array_shapes() if instruction.layout == "declared" else {}
         seen = _Seen(self, instruction)
+        for spec in instruction.registers:
+            setattr(seen, spec.name, instruction.__dict__[spec.name])
         for operand in instruction.operands:
             value = instruction.__dict__[operand.name]
             if isinstance(value, Access):

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from tests.interpreter.chains import Chain, inputs, kernel_of
+from tests.interpreter.chain_kernel import kernel_of
+from tests.interpreter.chains import Chain, inputs
 from tests.interpreter.oracle import Oracle
 
 f32 = np.float32
@@ -68,7 +69,9 @@ def shifted(x, step):
     tile = up(x)
     n = tile.shape[1] - 1
     to, source = (tile[:, 1:], tile[:, :n]) if step > 0 else (tile[:, :n], tile[:, 1:])
-    nisa.tensor_scalar(dst=to, data=source, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=source[:, 0:1])
+    nisa.tensor_scalar(
+        dst=to, data=source, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=source[:, 0:1]
+    )
     return down(tile)
 
 
@@ -98,6 +101,24 @@ def test_dma_within_one_tensor_reads_before_it_writes() -> None:
     values = list(range(24))
     assert x.reshape(-1).tolist() == values[:3] + values[:21]
     assert y.reshape(-1).tolist() == values[3:] + values[21:]
+
+
+@nki.jit
+def moved_with_other_steps(x, y):
+    tile = up(x)
+    nisa.dma_copy(dst=tile[:, 6:18], src=tile[:, 0:24:2])
+    flat = y.reshape((24,))
+    nisa.dma_copy(dst=flat[6:18], src=flat[0:24:2])
+    return down(tile), y
+
+
+def test_copies_of_every_second_element_onto_themselves() -> None:
+    x, y = np.arange(24, dtype=f32).reshape(1, 24), np.arange(24, dtype=np.int16).reshape(4, 6)
+    expected = x.copy()
+    expected[:, 6:18] = x[:, 0:24:2]
+    moved, _ = moved_with_other_steps(x, y)
+    equal(moved, expected)
+    equal(y.reshape(1, 24), expected)
 
 
 @nki.jit
@@ -143,6 +164,26 @@ def test_a_result_in_the_bytes_of_a_converted_output_stays() -> None:
     narrow, wide = sum_inside_the_bytes_of_dst(x)
     assert wide[:, 1].tolist() == x.sum(axis=1).tolist()
     assert narrow[:, [0, 1, 4, 5]].astype(f32).tolist() == x[:, [0, 1, 4, 5]].tolist()
+
+
+def test_one_partition_in_several_shapes() -> None:
+    @nki.jit
+    def kernel(x):
+        tile, total = nl.ndarray((1, 2, 4), dtype=x.dtype, buffer=nl.sbuf), nl.ndarray((1, 1), dtype=x.dtype)
+        nisa.activation(
+            dst=tile,
+            op=nl.copy,
+            data=up(x),
+            bias=up(x)[:, 1:2],
+            reduce_op=nl.add,
+            reduce_res=total,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        )
+        return down(tile), down(total)
+
+    tile, total = kernel(np.arange(8, dtype=f32).reshape(1, 8))
+    equal(tile.reshape(-1), np.arange(8) + 1)
+    assert total.tolist() == [[36.0]]
 
 
 @nki.jit

@@ -6,7 +6,6 @@ import json
 import sys
 from collections import defaultdict
 from itertools import pairwise
-from itertools import pairwise
 from pathlib import Path
 
 import pytest

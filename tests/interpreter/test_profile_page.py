@@ -13,7 +13,6 @@ import pytest
 from interpreter.profile import Profile, html
 from interpreter.profile.bars import all_lanes
 from interpreter.profile.describe import Describer
-from interpreter.profile import Profile, html
 from interpreter.profile.html import INLINE_COLOURS, environment, page_text
 from interpreter.profile.lanes import Bar, Lane, merged, thinned
 from interpreter.profile.reading import Occupied, in_rows

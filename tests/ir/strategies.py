@@ -24,11 +24,13 @@ from nki.enums import MemoryRegion
 from nki.enums import engine as Engine
 from nki.errors import NkiError
 from nki.ir.builder import Builder
+from nki.ir.control import Loop
 from nki.ir.instruction import Instruction
-from nki.ir.operands import REQUIRED, Attribute, Kind, Operand, Symbol
+from nki.ir.operands import REQUIRED, Attribute, Kind, Operand, RegisterOperand, Symbol
 from nki.ir.program import Access, Buffer, Program, Shape, row_major
 from nki.span import UNKNOWN, Frame, Span
 from nki.target import get_target
+from tests.ir.device import fill, placed, register_operand
 
 TRIES = 60
 """How often a refused instruction is made anew before it is left out."""
@@ -38,6 +40,19 @@ TIED: dict[str, dict[str, str]] = {
     "nc_matmul_mx": {"dst": "M N", "stationary_scale": "4 M", "moving_scale": "4 N", "K": "32", "M": "2"},
     "quantize_mx": {"src": "32 8", "dst": "32 2", "dst_scale": "4 2"},
     "topk": {"src": "16 1", "n": "8"},
+    "collective_permute_implicit": {"srcs_by_channel": "4 8", "dsts_by_channel": "4 8"},
+    "collective_permute_implicit_reduce": {
+        **dict.fromkeys(("srcs0_by_channel", "srcs1_by_channel", "dsts_by_channel"), "4 8")
+    },
+    **{name: {"srcs": "4 8", "dsts": "4 8"} for name in ("all_reduce", "collective_permute")},
+    **{
+        name: {"srcs": "4 8", "dsts": "4 8", "collective_dim": "0"}
+        for name in ("all_gather", "all_to_all", "reduce_scatter")
+    },
+    **{
+        name: {"srcs": "4 8", "dsts": "4 8", "metadata_tensor": "3 1"}
+        for name in ("all_gather_v", "all_to_all_v")
+    },
 }
 """What the rules of an instruction tie together: sizes of letters, dimensions of operands, values of attributes."""
 
@@ -57,7 +72,7 @@ TEXTS = (
 )
 NUMBERS = (0, 1, -1, 7, 2**31, -(2**70), 0.0, -0.0, 0.1, 1e-45, -1.5e300, math.inf, -math.inf, math.nan)
 VALUES = (
-    *(None, True, False, (), (1, 2, 3), (0,) * 32, ((1, 4), (0, 2)), ((-3, 1),)),
+    *(None, True, False, (), (0, 1), (1, 2, 3), (0,) * 32, ((1, 4), (0, 2)), ((-3, 1),), ((0,),), ((0, 0),)),
     *(member for e in vars(enums).values() if isinstance(e, type) and issubclass(e, Enum) for member in e),
     *ALL,
 )
@@ -68,10 +83,12 @@ def accepted(kind: Kind, words: tuple[str, ...], more: tuple[Any, ...]) -> list[
     """What a kind makes of the values of the pool, and of words such as the names of operators."""
     found = []
     for value in (*VALUES, *NUMBERS, *TEXTS, *more, *map(Symbol, words)):
-        try:
-            found.append(kind.read(value) if isinstance(value, Symbol) else kind.convert(value))
-        except (NkiError, TypeError, ValueError, AttributeError, KeyError):
-            continue
+        for make in (kind.read,) if isinstance(value, Symbol) else (kind.convert, kind.read):
+            try:
+                found.append(make(value))
+                break
+            except (NkiError, TypeError, ValueError, AttributeError, KeyError):
+                continue
     return found
 
 
@@ -95,6 +112,10 @@ class Maker:
         target = get_target(self.pick(["trn1", "trn2", "trn3"]))
         self.program = Program(self.pick(self.texts), target, cores=[])
         self.spans = [self.span() for _ in range(4)]
+        self.tries = TRIES
+        self.grid: int | None = None
+        self.number = 0
+        self.loops: list[Loop] = []
 
     def often(self, probability: float = 0.5) -> bool:
         return self.chance.random() < probability
@@ -121,14 +142,16 @@ class Maker:
             data = np.frombuffer(raw, dtype.numpy).reshape(shape)
         name = f"{stem}.{len(self.program.buffers)}"
         label, span, core = self.pick([stem, "", "it's"]), self.pick(self.spans), self.pick([0, 0, 1])
+        loop = self.loops[-1] if self.loops and self.often() else None
         buffer = Buffer(
             *(name, shape, dtype, memory),
             role=role,
             address=address,
             label=label,
             span=span,
-            core=core,
+            core=core if loop is None else self.number,
             data=data,
+            loop=loop,
         )
         buffer.placed = address is not None and self.often()
         self.program.buffers.append(buffer)
@@ -147,6 +170,7 @@ class Maker:
         elif style == 2:
             pad = (3, *pad)
         known = [b for b in self.program.buffers if (b.shape, b.dtype, b.memory) == (pad, dtype, memory)]
+        known = [b for b in known if b.loop is None or b.loop in self.loops]
         buffer = self.pick(known) if known and self.often() else self.buffer(pad, dtype, memory)
         strides = row_major(pad)
         offset = 0
@@ -169,7 +193,8 @@ class Maker:
     def operand(self, operand: Operand, sizes: dict[str, int], usual: DType, dims: Sequence[str] = ()) -> Any:
         """A window, several of them, or a number for one operand."""
         if operand.many:
-            return tuple(self.operand(o, sizes, usual) for o in operand.members(self.pick([1, 2, 2, 3, 17])))
+            count = 1 if dims else self.pick([1, 2, 2, 3, 17])
+            return tuple(self.operand(member, sizes, usual, dims) for member in operand.members(count))
         if operand.optional and self.often():
             return operand.default
         if operand.scalar and self.often():
@@ -178,10 +203,12 @@ class Maker:
         dtype = usual if usual in operand.dtypes and self.often(0.8) else self.pick(sorted(operand.dtypes))
         dims = [int(d) if d.isdigit() else sizes.get(d) or self.pick(SIZES) for d in dims or operand.dims]
         if len(dims) == 1:
-            return self.window((1, *dims) if self.often() else (*dims, 1), dtype, memory)
+            shape = (1, *dims) if self.often() else (*dims, 1)
+            return placed(self, operand, self.window(shape, dtype, memory))
         rows, free = dims
         first = self.pick([n for n in range(1, free + 1) if free % n == 0])
-        return self.window((rows, free) if self.often(0.7) else (rows, first, free // first), dtype, memory)
+        shape = (rows, free) if self.often(0.7) else (rows, first, free // first)
+        return placed(self, operand, self.window(shape, dtype, memory))
 
     def attribute(self, attribute: Attribute) -> Any:
         """A value for one attribute; the default more often than not."""
@@ -201,6 +228,8 @@ class Maker:
         for name, spec in cls.parameters.items():
             if isinstance(spec, Operand):
                 values[name] = self.operand(spec, sizes, usual, tied.get(name, "").split())
+            elif isinstance(spec, RegisterOperand):
+                values[name] = register_operand(self, spec)
             elif isinstance(spec, Attribute):
                 values[name] = int(tied[name]) if name in tied else self.attribute(spec)
             else:
@@ -210,23 +239,12 @@ class Maker:
 
     def core(self, number: int, size: int) -> None:
         """One instruction list."""
-        builder = Builder(self.program.name, self.program.target, core=number)
+        builder = Builder(self.program.name, self.program.target, grid=self.grid, core=number)
         builder.program.buffers = self.program.buffers
-        instructions = builder.program.cores[0]
-        for _ in range(size):
-            cls = self.pick(self.classes)
-            for _ in range(TRIES):
-                known = len(self.program.buffers)
-                instruction = self.instruction(cls)
-                try:
-                    if instruction is not None:
-                        builder.append(instruction)
-                        count = self.chance.randrange(min(3, len(instructions)))
-                        instruction.after = tuple(self.chance.sample(instructions[:-1], count))
-                        break
-                except NkiError:
-                    del self.program.buffers[known:]
-        self.program.cores.append(instructions)
+        builder.program.registers = self.program.registers
+        self.number = number
+        fill(self, builder, size, [])
+        self.program.cores += builder.program.cores
 
     def make(self, sizes: Sequence[int]) -> Program:
         """A program with so many instructions on each core."""
@@ -237,11 +255,14 @@ class Maker:
             program.arguments.append(self.buffer(shape, self.pick(ALL), self.pick(hbm), "argument"))
         if self.often(0.3):
             self.buffer((2, 3), self.pick(ALL), hbm[0], "constant")
+        self.grid = len(sizes) if len(sizes) > 1 else None
         for number, size in enumerate(sizes):
             self.core(number, size)
         program.span = self.pick(self.spans)
         program.flags = {self.pick(self.texts) for _ in range(self.chance.randrange(3))}
-        results = [b for b in program.buffers if b.role == "argument" or b.memory is hbm[1]]
+        results = [
+            b for b in program.buffers if (b.role == "argument" or b.memory is hbm[1]) and b.loop is None
+        ]
         if results and self.often(0.8):
             program.result_form = self.pick(["one", "tuple"])
             count = 1 if program.result_form == "one" else self.chance.randrange(3)

@@ -12,7 +12,7 @@ from nki.dtypes import float32, int8, int16
 from nki.enums import MemoryRegion
 from nki.enums import engine as Engine
 from nki.ir import Access, Buffer, Program, check_program, parse_program
-from nki.ir.wellformed import fits
+from nki.ir.bounds import fits
 from nki.span import UNKNOWN, Frame, Span
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum

@@ -30,6 +30,7 @@ from nki.ir.operands import (
     destination,
     one_of,
     optional,
+    register,
     source,
 )
 from nki.ir.verify import Fault, rule
@@ -54,8 +55,8 @@ class toy_move(Toy):
     engines = (Engine.dma,)
     limits = {}
 
-    dst = destination("E", HBM_OR_SBUF)
-    src = source("E", HBM_OR_SBUF)
+    dst = destination("E", HBM_OR_SBUF, rows=True)
+    src = source("E", HBM_OR_SBUF, rows=True)
     name = attribute(optional(TEXT), None)
 
 
@@ -63,7 +64,7 @@ class toy_scale(Toy):
     """dst = src * factor + bias."""
 
     dst = destination("P F", ON_CHIP)
-    src = source("P F", ON_CHIP)
+    src = source("P F", ON_CHIP, indirect=True)
     factor = attribute(NUMBER, 1.0)
     bias = source("P 1", SBUF, FLOAT32, scalar=True, default=None)
     engine = engine_choice(Engine.vector, Engine.scalar, Engine.gpsimd)
@@ -120,6 +121,18 @@ class toy_shuffle(Toy):
     limit = attribute(optional(NUMBER), None)
     title = attribute(TEXT, "")
     engine = engine_choice(Engine.gpsimd, Engine.vector)
+
+
+class toy_count(Toy):
+    """dst = src + step, all of them registers."""
+
+    engines = (Engine.gpsimd,)
+    limits = {}
+
+    dst = register("out")
+    src = register("in", numbers=True)
+    step = register("in", numbers=True, default=1)
+    unless = register("in", default=None)
 
 
 TOYS: dict[str, type[Instruction]] = {

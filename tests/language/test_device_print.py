@@ -54,3 +54,17 @@ def test_refusals():
 
     with pytest.raises(errors.ArgumentError, match="a string"):
         nki.simulate(wrong)(np.zeros((1, 1), f32))
+
+
+def test_dumps(tmp_path, monkeypatch):
+    """Rule 150: the folder that the runtime writes to."""
+    monkeypatch.setenv("NEURON_RT_DEBUG_OUTPUT_DIR", str(tmp_path))
+
+    @nki.jit
+    def kernel(a):
+        nl.device_print("my tile", nl.load(a))
+
+    values = np.arange(4, dtype=np.float32).reshape(2, 2)
+    for number in (0, 1):
+        kernel(values)
+        assert (np.load(tmp_path / "my_tile" / "core_0" / str(number) / "tensor.npy") == values).all()

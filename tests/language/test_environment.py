@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import nki
+import nki.isa as nisa
 import nki.language as nl
 from nki import errors
 from nki.ir.builder import Builder
+from nki.ir.parser import parse_program
 from nki.target import get_target
 from tests.language.run import stage
 
@@ -82,7 +85,9 @@ def test_ranges_are_noted_as_deprecated():
     assert len(found) == 1 and found[0].severity == "note" and "write range" in found[0].message
 
 
-@pytest.mark.parametrize("name", ["arange", "mgrid", "par_dim", "static_cast", "cast", "nc", "loop_reduce"])
+@pytest.mark.parametrize(
+    "name", ["arange", "mgrid", "par_dim", "static_cast", "cast", "finfo", "loop_reduce"]
+)
 def test_removed_names(name):
     assert not hasattr(nl, name)
     with pytest.raises(errors.RemovedApiError, match=name) as caught:
@@ -105,3 +110,32 @@ def test_tokens():
 def test_program_ids_on_two_cores():
     with Builder("k", get_target("trn2"), grid=2, core=1):
         assert (nl.program_id(0), nl.num_programs(axes=0), nl.program_ndim()) == (1, 2, 1)
+
+
+def banks(count, a):
+    """As many PSUM tiles of a whole bank, all live together."""
+    out = nl.ndarray((128, 512), nl.float32, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    tiles = [nl.ndarray((128, 512), nl.float32, buffer=nl.psum) for _ in range(count)]
+    for each in tiles:
+        nisa.tensor_copy(each, tile)
+    for each in tiles:
+        nisa.tensor_copy(tile, each)
+    nl.store(out, tile)
+    return out
+
+
+def test_a_reserved_bank_is_nobodys(monkeypatch):
+    """Rule 174."""
+    kernel, a = nki.jit(banks), np.ones((128, 512), np.float32)
+    before = str(kernel.ir(8, a, target="trn2"))
+    monkeypatch.setenv("NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "true")
+    with pytest.raises(errors.CapacityError, match="PSUM is full"):
+        kernel.ir(8, a, target="trn2")
+    text = str(kernel.ir(7, a, target="trn2"))
+    assert "psum_num_banks=7" in text and str(parse_program(text)) == text
+    assert str(kernel.ir(8, a, target="trn1")).count(" in psum") == 8
+    with pytest.raises(errors.CapacityError, match="does not fit psum"):
+        nki.simulate(lambda: nl.ndarray((1, 1), nl.float32, nl.psum, address=(0, 7 * 2048)), target="trn2")()
+    monkeypatch.delenv("NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE")
+    assert str(kernel.ir(8, a, target="trn2")) == before

@@ -14,22 +14,11 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki import errors
-from tests.interpreter.chains import Chain, inputs, kernel_of
+from tests.interpreter.chain_kernel import kernel_of
+from tests.interpreter.chains import Chain, inputs
+from tests.nki.kernels import down, f32, up
 
-f32 = np.float32
 X = np.arange(8, dtype=f32).reshape(2, 4)
-
-
-def up(source: Any, **where: Any) -> Any:
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf, **where)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
-
-
-def down(tile: Any) -> Any:
-    result = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=result, src=tile)
-    return result
 
 
 def bits(array: Any) -> bytes:
@@ -143,13 +132,13 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def stopping(x):
     tile = up(x)
-    breakpoint()  # noqa: T100
+    breakpoint()
     nisa.memset(dst=tile, value=0.0)
     return down(tile)
 
 
 def helper(tile):
-    breakpoint()  # noqa: T100
+    breakpoint()
     return down(tile)
 
 
@@ -159,7 +148,7 @@ def stopping_in_a_helper(x):
 
 def stopping_inside(x):
     def inner(tile):
-        breakpoint()  # noqa: T100
+        breakpoint()
         return down(tile)
 
     return inner(up(x))

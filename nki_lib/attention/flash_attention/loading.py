@@ -16,11 +16,21 @@ RESIDENT_SHARE = 2  # at most 1/RESIDENT_SHARE of SBUF holds keys and values; th
 HELD_CHUNKS = 8  # kept if the keys do not fit: two blocks of four chunks
 
 
+def fetch(dst: Any, src: Any) -> None:
+    """A load, started by the hardware's descriptor generator where there is one (trn2 and later).
+
+    It keeps no engine busy, and it has a queue of its own: a store that waits for its values, started the usual way,
+    never holds up the next load.
+    """
+    hardware = nisa.get_nc_version() > nisa.nc_version.gen2
+    nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
+
+
 def load_queries(rows: Any, negated: bool) -> Any:
     """q^T in SBUF, with the sign of the scale in it. Dimensions: rows [m, D] in HBM -> [D, m]."""
     m, depth = rows.shape
     tile = nl.ndarray((m, depth), dtype=rows.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=rows)
+    fetch(dst=tile, src=rows)
     transposed = nl.ndarray((depth, m), dtype=rows.dtype, buffer=nl.psum)
     nisa.nc_transpose(dst=transposed, data=tile)
     query = nl.ndarray((depth, m), dtype=rows.dtype, buffer=nl.sbuf)
@@ -74,9 +84,9 @@ def load_by_partition(rows: Any) -> Any:
     tile = nl.ndarray((min(side, count), full + (rest > 0), depth), dtype=rows.dtype, buffer=nl.sbuf)
     if full:
         blocks = rows[: full * side, :].reshape((full, side, depth)).permute((1, 0, 2))
-        nisa.dma_copy(dst=tile[:, :full, :], src=blocks)
+        fetch(dst=tile[:, :full, :], src=blocks)
     if rest:
-        nisa.dma_copy(dst=tile[:rest, full, :], src=rows[full * side :, :])
+        fetch(dst=tile[:rest, full, :], src=rows[full * side :, :])
     return tile
 
 

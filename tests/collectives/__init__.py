@@ -1,0 +1,1 @@
+"""Tests of `nki.collectives`, one module a collective."""

@@ -1,0 +1,1 @@
+"""Property tests over whole programs; `make property` runs them with many examples."""
