@@ -14,7 +14,11 @@ def matmul(lhs_t: Any, rhs: Any) -> Any:
     """lhs_t[K, M].T @ rhs[K, N]: both operands are loaded once, the products accumulate over K in PSUM."""
     depth, rows = lhs_t.shape
     columns = rhs.shape[1]
-    tile_k, tile_m, tile_n = nl.tile_size.pmax, nl.tile_size.gemm_stationary_fmax, nl.tile_size.gemm_moving_fmax
+    tile_k, tile_m, tile_n = (
+        nl.tile_size.pmax,
+        nl.tile_size.gemm_stationary_fmax,
+        nl.tile_size.gemm_moving_fmax,
+    )
     out = nl.ndarray((rows, columns), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     lhs_tiles, rhs_tiles = [], []
     for k in range(depth // tile_k):

@@ -39,8 +39,12 @@ def _attention(dtype: str, bar: float) -> Row:
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 1, _LENGTH, _HEAD).to(getattr(torch, dtype)) for _ in range(3))
     plain = [x.float().numpy()[0, 0] for x in (q, k, v)]
-    value = ratio(lambda: nki_lib.flash_attention(q, k, v, causal=True), lambda: full_square_attention(*plain))
-    return Row(f"causal attention S={_LENGTH} d={_HEAD} {dtype}, cached", value, "x NumPy f32", bar, at_most=True)
+    value = ratio(
+        lambda: nki_lib.flash_attention(q, k, v, causal=True), lambda: full_square_attention(*plain)
+    )
+    return Row(
+        f"causal attention S={_LENGTH} d={_HEAD} {dtype}, cached", value, "x NumPy f32", bar, at_most=True
+    )
 
 
 def full_square_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -62,6 +62,7 @@ class Binder:
         self.before: list[Call] = []
         self.after: list[Call] = []
         self.marks: dict[str, np.ndarray] = {}
+        self.images = True
 
     def calls(self, instruction: Instruction) -> list[Call]:
         """The calls that execute one instruction. External windows among their arguments are listed in `external`."""
@@ -147,6 +148,8 @@ class Binder:
     def _pitches(self, instruction: Instruction) -> Shape:
         """Per operand, the bytes between its partitions if they do not lie as densely as the rows of its tensor (in a
         block laid out by address), else 0. Empty if that is nowhere."""
+        if not self.images:
+            return ()
         pitches = [0] * len(instruction.pairs)
         for index, (_, access) in enumerate(instruction.pairs):
             buffer = access.buffer
@@ -159,12 +162,18 @@ class Binder:
         """The window as an array, in the shape it is shown in or its own. Instructions that read (or write) one window
         share one array object: fewer objects keep the caches warm. Readers and writers do not share, so that the two
         sides of an instruction in place can be told apart."""
-        offset, strides = byte_layout(access, storage.pitch)
-        offset += storage.offset
-        shape = access.shape
-        if shown is not None:
-            assert shown.strides is not None
+        shape: Shape
+        strides: Shape | None
+        if shown is not None and not self.images:
             shape, strides = shown.shape, shown.strides
+            offset = storage.offset + access.offset * access.dtype.itemsize
+        else:
+            offset, strides = byte_layout(access, storage.pitch)
+            offset += storage.offset
+            shape = access.shape
+            if shown is not None:
+                shape, strides = shown.shape, shown.strides
+        assert strides is not None
         if storage.external:
             window = np.ndarray(shape, access.dtype.numpy, storage.base, offset, strides)
             self.external.append((window, access.buffer.name, strides, offset))
@@ -197,16 +206,15 @@ class Binder:
             base = storage.base
             if storage.external and not _is_rebindable(array, calls):
                 again.append(operand.name)
-            if not operand.is_output:
+            if operand.direction == "in":
                 continue
-            if direct and (
-                any(after is base for after in stored_after)
-                or any(
-                    not other.is_output and other_storage.base is base and _hazard(array, read, calls)
-                    for other, other_storage, read, _ in self._arrays
-                )
-            ):
+            if direct and (stored_after and any(after is base for after in stored_after)):
                 again.append(operand.name)
+            elif direct:
+                for other, other_storage, read, _ in self._arrays:
+                    if other_storage.base is base and other.direction == "in" and _hazard(array, read, calls):
+                        again.append(operand.name)
+                        break
             if operand.name in again or not direct:
                 stored_after.append(base)
         return tuple(again)
@@ -226,7 +234,9 @@ def _is_rebindable(array: np.ndarray, calls: list[Call]) -> bool:
 
 def _reads_first(function: Callable[..., Any], written: np.ndarray, read: np.ndarray) -> bool:
     """Whether a call behaves as if it read all its operands before it writes, as NumPy's own functions do."""
-    if function is np.copyto:  # in one dimension NumPy only picks a direction, which is enough for equal steps
+    if (
+        function is np.copyto
+    ):  # in one dimension NumPy only picks a direction, which is enough for equal steps
         return written.ndim > 1 or written.strides == read.strides
     return isinstance(function, np.ufunc) or getattr(function, "reads_first", False)
 

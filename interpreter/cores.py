@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -136,23 +137,44 @@ def _walk_while(core: _Core, body: list[Call], condition: np.ndarray, trips: Any
 
 
 def _needed(core: _Core, function: Any, arguments: tuple[Any, ...]) -> Meeting | None:
-    """The first unfinished exchange that a call must wait for, because it touches what is to be received."""
+    """The first unfinished exchange that a call must wait for, because it may touch what is to be received."""
     core.passed = [meeting for meeting in core.passed if not meeting.done]
     if function in (run_all, run_for, run_while):
         return None
+    touched = [*_touched(getattr(function, "__self__", None)), *_touched(arguments)]
+    if getattr(function, "__closure__", None):
+        touched.append(None)
     for meeting in core.passed:
         assert meeting.take is not None
-        if any(np.may_share_memory(array, meeting.take) for array in _arrays(arguments)):
+        if any(array is None or np.may_share_memory(array, meeting.take) for array in touched):
             return meeting
     return None
 
 
-def _arrays(arguments: Any) -> Iterator[np.ndarray]:
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            yield argument
-        elif isinstance(argument, (tuple, list)):
-            yield from _arrays(argument)
+_NO_MEMORY = (
+    int,
+    float,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    slice,
+    np.generic,
+    np.dtype,
+    Instruction,
+    ModuleType,
+)
+
+
+def _touched(value: Any) -> Iterator[np.ndarray | None]:
+    """The arrays in what a call is made of; `None` for things that may hold arrays unseen."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _touched(item)
+    elif not isinstance(value, _NO_MEMORY):
+        yield None
 
 
 def _exchange(key: Hashable, running: list[_Core]) -> None:

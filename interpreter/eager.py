@@ -81,4 +81,3 @@ class EagerMachine:
         if access.dynamic is not None:
             return fetched(self.binder, access)
         return view(self._storage(access.buffer), access).copy()
-

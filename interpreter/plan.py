@@ -69,10 +69,12 @@ class _CorePlan:
         groups = overlapping_groups([b for b in plan.program.buffers if b.placed and b.memory.on_chip])
         shared = {b.name for group in groups for b in group}
         self.line = line = line_up(nodes)
-        self.shadows = Shadows(line, shared.union(plan.shared.names()))  # another core may write those at any time
+        # Of shared tensors no widened copies are kept: another core may write them at any time.
+        self.shadows = Shadows(line, shared.union(plan.shared.names()))
         self.binder = Binder(self._storage, self._state, Scratch(), self.shadows, self.registers.__getitem__)
         self.written = WrittenFlags(line)
         self.binder.written = self.written.window
+        self.binder.images = bool(groups)
         self.births, self.deaths = _lifetimes(line, shared.union(plan.external, plan.shared.names()))
         self._place(plan.program, groups)
         self._nodes(nodes, self.calls, None)

@@ -14,6 +14,7 @@ import numpy as np
 
 from interpreter.arrange import Arrangement, Shown, arrangement
 from interpreter.memory import aligned_bytes
+from nki import dtypes
 from nki.ir.control import Loop
 from nki.ir.instruction import Instruction
 from nki.ir.operands import Operand
@@ -21,6 +22,12 @@ from nki.ir.order import Line
 from nki.ir.program import Access
 
 Key = tuple[Any, ...]
+
+
+def _all_float32(line: Line) -> bool:
+    """Whether nothing is ever widened: the common case, in which there is nothing to count."""
+    float32 = dtypes.float32
+    return all(access.dtype is float32 for i in line.instructions for _, access in i.pairs)
 
 
 def _written_in_loops(line: Line) -> set[str]:
@@ -41,12 +48,14 @@ class Shadows:
 
     def __init__(self, line: Line, excluded: set[str]) -> None:
         self.loop: Loop | None = None
+        self._idle = False
         self._versions: Counter[str] = Counter()
         self._excluded = excluded | _written_in_loops(line)
         self._arrays: dict[Key, tuple[np.ndarray, int, np.ndarray]] = {}
         self._free: dict[int, list[np.ndarray]] = {}
         self._finished: list[Key] = []
-        self._readers = self._count(line)
+        self._readers = Counter() if _all_float32(line) else self._count(line)
+        self._idle = not self._readers
 
     def _count(self, line: Line) -> Counter[Key]:
         readers: Counter[Key] = Counter()
@@ -98,6 +107,8 @@ class Shadows:
 
     def wrote(self, instruction: Instruction) -> None:
         """An instruction has been planned: copies of what it wrote are no longer true, finished ones are recycled."""
+        if self._idle:
+            return
         for operand, access in instruction.pairs:
             if operand.is_output:
                 self._versions[access.buffer.name] += 1

@@ -132,7 +132,9 @@ class Kernel:
     ) -> Any:
         """Run the kernel on the caller's tensors. `out`: contiguous arrays for the results, instead of new ones."""
         arguments = self.bind(args, kwargs)
-        if options.resolved_eager() and (options.grid or 1) == 1:  # several cores need the whole program first
+        if (
+            options.resolved_eager() and (options.grid or 1) == 1
+        ):  # several cores need the whole program first
             return self._run_eager(options, arguments, out)
         try:
             compiled = self._compiled(options, arguments)
@@ -262,7 +264,8 @@ def _check_cores(grid: int | None, target: Target) -> None:
             f"a kernel cannot be launched on {grid} cores of {target.name}",
             found=f"kernel[{grid}]",
             allowed=f"at most kernel[{target.default_lnc}] on {target.name}",
-            remedy="launch with kernel[1](...)" + ("" if target.default_lnc > 1 else ", or run with target='trn2'"),
+            remedy="launch with kernel[1](...)"
+            + ("" if target.default_lnc > 1 else ", or run with target='trn2'"),
             span=capture(3),
         )
 

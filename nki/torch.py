@@ -179,7 +179,9 @@ def _declared_mutations(mutates_args: str | Iterable[str], schema: str | None) -
 def _check_mutations(name: str, program: Program, declared: frozenset[str]) -> None:
     """Raise if the kernel writes an argument that the operator has not declared, or returns one, which PyTorch's
     compiler could not know."""
-    written = [b for b in program.arguments if b.name in program.mutated and b.label.split("[")[0] not in declared]
+    written = [
+        b for b in program.arguments if b.name in program.mutated and b.label.split("[")[0] not in declared
+    ]
     returned = [b for b in program.arguments if b in program.results]
     if not written and not returned:
         return

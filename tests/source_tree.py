@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+INSTRUCTION_ROOMS = ("nki/isa", "nki/collectives")
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -58,9 +60,9 @@ def docstring_nodes(module: ast.Module) -> set[int]:
 
 
 def instruction_classes() -> dict[str, list[str]]:
-    """The instruction classes (public, lower-case, not abstract) that each file of nki/isa defines."""
+    """The instruction classes (public, lower-case, not abstract) that each file of the instruction rooms defines."""
     found = {}
-    for path in files("nki/isa"):
+    for path in files(*INSTRUCTION_ROOMS):
         classes = [c for c in tree(path).body if isinstance(c, ast.ClassDef) and c.bases]
         abstract = {c.name for c in classes if any(k.arg == "abstract" for k in c.keywords)}
         names = [c.name for c in classes if c.name == c.name.lower() and not c.name.startswith("_")]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.source_tree import (
+    INSTRUCTION_ROOMS,
     ROOT,
     Function,
     check,
@@ -39,7 +40,10 @@ FUNCTION_LINES = 40  # without the docstring
 KERNEL_LINES = 80  # a function of nki_lib that runs on the device
 
 LONGER_FILES: dict[str, tuple[int, str]] = {  # "path": (ceiling, why it is not split)
-    "nki/errors.py": (400, "a catalogue: every mistake is one short class, and all are looked up in one place"),
+    "nki/errors.py": (
+        400,
+        "a catalogue: every mistake is one short class, and all are looked up in one place",
+    ),
 }
 LONGER_FUNCTIONS: dict[str, tuple[int, str]] = {}  # "path:qualified.name": (ceiling, why it is not split)
 
@@ -128,22 +132,27 @@ def test_no_mnemonic_outside_the_instruction_set() -> None:
     )
 
 
+def exported_from(room: str) -> set[str]:
+    """The names that a package imports into its front door."""
+    imports = [n for n in ast.walk(tree(ROOT / room / "__init__.py")) if isinstance(n, ast.ImportFrom)]
+    return {alias.asname or alias.name for node in imports for alias in node.names}
+
+
 def test_one_instruction_one_file_one_test() -> None:
-    imports = [n for n in ast.walk(tree(ROOT / "nki/isa/__init__.py")) if isinstance(n, ast.ImportFrom)]
-    exported = {alias.asname or alias.name for node in imports for alias in node.names}
+    exported = {room: exported_from(room) for room in INSTRUCTION_ROOMS}
     faults = []
     for path, names in instruction_classes().items():
+        room = Path(path).parent.as_posix()
         if names != [Path(path).stem]:
             faults.append(
                 f"{path} defines {', '.join(names)}: one instruction a file, file and class share a name"
             )
         for name in names:
-            if name not in exported:
-                faults.append(f"{name} is not exported: add one line to nki/isa/__init__.py")
-            if not (ROOT / f"tests/isa/test_{name}.py").exists():
-                faults.append(
-                    f"{name} has no test: write tests/isa/test_{name}.py with two or three worked examples"
-                )
+            if name not in exported[room]:
+                faults.append(f"{name} is not exported: add one line to {room}/__init__.py")
+            test = f"tests/{Path(room).name}/test_{name}.py"
+            if not (ROOT / test).exists():
+                faults.append(f"{name} has no test: write {test} with two or three worked examples")
     check(
         faults,
         "An instruction is one class in nki/isa/<name>.py, one line in nki/isa/__init__.py, one test file.",
@@ -154,13 +163,17 @@ def test_registry_is_the_folder() -> None:
     names = mnemonics()
     if not names:
         pytest.skip("no instruction written yet")
-    import nki.isa
+    import nki
     from nki.ir.instruction import REGISTRY
 
-    registered = {name for name, cls in REGISTRY.items() if cls.__module__.startswith("nki.isa.")}
+    rooms = tuple(room.replace("/", ".") + "." for room in INSTRUCTION_ROOMS)
+    registered = {name for name, cls in REGISTRY.items() if cls.__module__.startswith(rooms)}
     faults = [f"{name} is in only one of registry and folder" for name in sorted(registered ^ names)]
-    faults += [f"nki.isa.{name} does not exist" for name in sorted(names) if not hasattr(nki.isa, name)]
-    check(faults, "Every class of nki/isa is registered when `nki.isa` is imported, and exported from there.")
+    for name in sorted(names & registered):
+        room = REGISTRY[name].__module__.split(".")[1]
+        if not hasattr(getattr(nki, room), name):
+            faults.append(f"nki.{room}.{name} does not exist")
+    check(faults, "Every class is registered when its package is imported, and exported from there.")
 
 
 # --- files, functions, numbers ------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ LANGUAGE: dict[str, Area] = {
     "linear": Area(
         "matmul: floats; transpose: any but the packed ones",
         "contractions agree, sizes of the PE array",
-        (58, 67, 69, 159, 184),
+        (58, 67, 68, 69, 159, 184),
         ("language/test_linear.py",),
     ),
     "program": Area("no tensor", "inside a kernel, one axis", (131, 136), ("language/test_environment.py",)),
@@ -127,10 +127,33 @@ CALLS: dict[str, Area] = {
     ),
     "nki.typing": Area("no tensor", "nothing to check", (152, 165), ("nki/test_tensor.py",)),
     "nl.NKIObject": Area("no tensor", "constructors", (146,), ("nki/test_tensor.py",)),
-    "nl dtypes": Area(EVERY, "spellings", (1, 7, 8, 23, 115), ("nki/test_dtypes.py", "nki/test_dtype_conversion.py")),
+    "nl dtypes": Area(EVERY, "spellings", (1, 7, 8, 23, 115, 120), ("nki/test_dtypes.py", "nki/test_dtype_conversion.py")),
     "nl memories": Area(EVERY, "no strings", (49, 52, 56, 144), ("language/test_environment.py",)),
     "enumerations of nki.isa": Area("no tensor", "no integers, no strings", (93, 144), ("isa/test_compute.py",)),
     "nki.isa.get_nc_version": Area("no tensor", "nothing to check", (173,), ("isa/test_compute.py",)),
+    "numbers": Area(
+        EVERY, "nothing to check", (2, 3, 4, 5, 6, 178),
+        ("nki/test_dtype_conversion.py", "conformance/test_rules_numbers.py", "conformance/test_elementwise.py"),
+    ),
+    "ALU operators and activation functions": Area(
+        UNPACKED, "their place, generation and engine", (9, 12, 84, 87, 89, 90, 190),
+        ("isa/test_alu.py", "isa/test_activation_functions.py"),
+    ),
+    "engines": Area(EVERY, "memories, start partitions", (51, 52, 91, 92, 114), ("conformance/test_rules_engines.py",)),
+    "SBUF and PSUM": Area(
+        EVERY, "capacity, overlap, reads of what is not written", (37, 47, 49, 54),
+        ("passes/test_allocate.py", "passes/test_initialised.py", "public_cases/test_memory.py"),
+    ),
+    "errors": Area(
+        "no tensor", "place, call chain, operand, remedy", (143, 168, 169, 170, 171, 172),
+        ("errors/test_each_class.py", "errors/test_places.py", "conformance/test_rules_surroundings.py"),
+    ),
+    "the language of kernels": Area(
+        "no tensor", "constructs that cannot be staged", (142, 145, 147, 151), ("frontend/test_subset.py",)
+    ),
+    "names of older releases": Area(
+        "no tensor", "use of them", (153,), ("conformance/test_rules_calls.py", "language/test_environment.py")
+    ),
     "environment variables": Area(
         "no tensor", "names of targets", (173, 174), ("nki/test_target.py", "language/test_environment.py")
     ),

@@ -123,9 +123,8 @@ class CoreSchedule:
     def _turn(self, index: int) -> None:
         """Loops that begin a pass here: the sequencers that have instructions in their bodies branch."""
         while self.turns and self.turns[0].at <= index:
-            lanes = self.turns.popleft().lanes
-            for queue in range(len(self.free)):
-                if queue % len(ENGINES) in lanes:
+            for lane in self.turns.popleft().lanes:
+                for queue in range(lane, len(self.free), len(ENGINES)):
                     self.free[queue] += self.target.loop_iteration_ps
                     self.turning[queue] += self.target.loop_iteration_ps
 

@@ -41,12 +41,20 @@ def run(options: argparse.Namespace) -> int:
     result = simulated(*args, **kwargs)
     outputs = () if result is None else result if isinstance(result, tuple) else (result,)
     if options.output and len(options.output) != len(outputs):
-        raise UsageError(f"the kernel has {len(outputs)} outputs, {len(options.output)} files were given with -o")
+        raise UsageError(
+            f"the kernel has {len(outputs)} outputs, {len(options.output)} files were given with -o"
+        )
     for path, array in zip(options.output, outputs):
         save_array(path, array)
     described = [_describe(array) for array in outputs]
     if options.json:
-        _emit({"outputs": [{**d, "file": f} for d, f in zip(described, [*options.output, *[None] * len(outputs)])]})
+        _emit(
+            {
+                "outputs": [
+                    {**d, "file": f} for d, f in zip(described, [*options.output, *[None] * len(outputs)])
+                ]
+            }
+        )
     else:
         for index, about in enumerate(described):
             where = f" -> {options.output[index]}" if options.output else ""
@@ -63,7 +71,9 @@ def _describe(array: Any) -> dict[str, Any]:
 def profile(options: argparse.Namespace) -> int:
     """Time the kernel and write the reports that were asked for."""
     kernel, args, kwargs = _prepared(options)
-    report = nki.profile(kernel, target=options.target, schedule=options.schedule, dge=options.dge)(*args, **kwargs)
+    report = nki.profile(kernel, target=options.target, schedule=options.schedule, dge=options.dge)(
+        *args, **kwargs
+    )
     written = {}
     for kind in ("html", "perfetto", "parquet"):
         path = getattr(options, kind)
@@ -82,8 +92,10 @@ def profile(options: argparse.Namespace) -> int:
 def ir(options: argparse.Namespace) -> int:
     """Print or save the program after all passes."""
     kernel, args, kwargs = _prepared(options)
-    program = kernel.ir(*args, target=options.target, **kwargs) if hasattr(kernel, "ir") else _staged(
-        kernel, options, args, kwargs
+    program = (
+        kernel.ir(*args, target=options.target, **kwargs)
+        if hasattr(kernel, "ir")
+        else _staged(kernel, options, args, kwargs)
     )
     text = str(program)
     if options.output:
@@ -143,7 +155,11 @@ def isa(options: argparse.Namespace) -> int:
     found = REGISTRY.get(options.name)
     if found is None:
         raise UsageError(f"no instruction named {options.name!r}; `nki isa` lists them")
-    about = {"name": found.mnemonic, "signature": f"{found.mnemonic}{found.signature}", "doc": inspect.getdoc(found)}
+    about = {
+        "name": found.mnemonic,
+        "signature": f"{found.mnemonic}{found.signature}",
+        "doc": inspect.getdoc(found),
+    }
     if options.json:
         _emit(about)
     else:

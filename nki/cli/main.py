@@ -14,9 +14,7 @@ from nki.cli.values import UsageError
 from nki.errors import NkiError
 from nki.span import stop_at
 
-_ARGUMENTS = (
-    "x.npy, x.npy:bfloat16 (cast on load), float32[128,512] (zeros), a Python literal, or name= before any of these"
-)
+_ARGUMENTS = "x.npy, x.npy:bfloat16 (cast on load), float32[128,512] (zeros), a Python literal, or name= before any of these"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -27,12 +25,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub = parser.add_subparsers(dest="command", required=True, metavar="run|profile|ir|check|isa|doctor")
     run = _kernel_command(sub, "run", "run a kernel and save its outputs")
-    run.add_argument("-o", "--output", action="append", default=[], metavar="OUT.npy", help="one per output, in order")
-    run.add_argument("--eager", action="store_true", help="execute while staging (prints and breakpoints show values)")
-    run.add_argument("--sanitize", action=argparse.BooleanOptionalAction, default=None, help="all checks on, or off")
+    run.add_argument(
+        "-o", "--output", action="append", default=[], metavar="OUT.npy", help="one per output, in order"
+    )
+    run.add_argument(
+        "--eager", action="store_true", help="execute while staging (prints and breakpoints show values)"
+    )
+    run.add_argument(
+        "--sanitize", action=argparse.BooleanOptionalAction, default=None, help="all checks on, or off"
+    )
     profile = _kernel_command(sub, "profile", "predict a kernel's time and say where it goes")
     profile.add_argument("--schedule", choices=("auto", "program", "compiler"), default="auto")
-    profile.add_argument("--dge", choices=("auto", "static"), default="auto", help="how DMA descriptors are made")
+    profile.add_argument(
+        "--dge", choices=("auto", "static"), default="auto", help="how DMA descriptors are made"
+    )
     profile.add_argument("--html", metavar="FILE", help="write the report page")
     profile.add_argument("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
     profile.add_argument("--parquet", metavar="FILE", help="write the events as a table")

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from nki.frontend.source import file_index
 from nki.span import is_user_code
 
@@ -38,7 +40,7 @@ def _values(frame: FrameType, line: int) -> Iterator[str]:
         return
     for name in _names(source.node.body, line):
         value = frame.f_locals.get(name)
-        if isinstance(value, (int, float, str)) or hasattr(value, "__index__") and hasattr(value, "item"):
+        if isinstance(value, (int, float, str, np.integer)):
             yield f"{name}={_shown(value)}"
 
 
@@ -56,5 +58,5 @@ def _names(statements: list[ast.stmt], line: int) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value.item() if hasattr(value, "item") else value)
+    text = repr(int(value) if isinstance(value, np.integer) else value)
     return text if len(text) <= _MOST else text[: _MOST - 3] + "..."

@@ -16,10 +16,10 @@ from nki.errors import Diagnostic
 from nki.frontend.callsite import call_site_name
 from nki.frontend.device_loops import DeviceLoops
 from nki.frontend.launch import note_launch
+from nki.frontend.loop_values import loop_values
 from nki.frontend.recorded import Dependencies
 from nki.frontend.results import set_results
 from nki.frontend.rewrite import rewrite_kernel
-from nki.frontend.loop_values import loop_values
 from nki.frontend.source import function_source
 from nki.frontend.subset import check_subset
 from nki.ir.builder import Builder

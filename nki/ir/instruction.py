@@ -107,7 +107,11 @@ class Instruction:
         self._key: tuple[Any, ...] | None = None
         self.after: tuple[Instruction, ...] = ()
         self.pairs: tuple[tuple[Operand, Access], ...] = tuple(
-            [(operand, values[operand.name]) for operand in self.operands if type(values[operand.name]) is Access]
+            [
+                (operand, values[operand.name])
+                for operand in self.operands
+                if type(values[operand.name]) is Access
+            ]
         )
         for operand in self.lists:
             self.pairs += tuple(zip(operand.members(len(values[operand.name])), values[operand.name]))

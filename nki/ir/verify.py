@@ -137,7 +137,12 @@ def _memory_remedy(found: MemoryRegion, operand: Operand) -> str:
     if operand.is_output:
         memories = [memory for memory in _TO_ALLOCATE if memory in operand.memories]
         where = " or ".join(f"buffer=nl.{memory.value}" for memory in memories if memory.on_chip)
-        after = ", and move it out with nisa.dma_copy afterwards" if where and found.is_hbm else ""
+        move = (
+            "move it out with nisa.dma_copy"
+            if found.is_hbm
+            else f"copy it to {found.value} with nisa.tensor_copy"
+        )
+        after = f", and {move} afterwards" if where else ""
         return f"allocate it with {where or f'buffer=nl.{memories[0].value}'}{after}"
     if found.is_hbm:
         return "load it into an SBUF tile first: nisa.dma_copy(dst=tile, src=...)"

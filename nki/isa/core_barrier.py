@@ -46,7 +46,11 @@ class core_barrier(Instruction):
         if tuple(self.cores) == (0, 1):
             return None
         return Fault(
-            "cores", found=tuple(self.cores), allowed="(0, 1)", remedy="pass cores=(0, 1)", error=errors.ArgumentError
+            "cores",
+            found=tuple(self.cores),
+            allowed="(0, 1)",
+            remedy="pass cores=(0, 1)",
+            error=errors.ArgumentError,
         )
 
     def resolve(self, builder: Any) -> None:

@@ -22,7 +22,14 @@ _LN_2_LOW = np.float32(-2.12194440e-4)
 # (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, from the highest power down: the minimax polynomial of Cephes' expf.
 _POLYNOMIAL = tuple(
     np.float32(c)
-    for c in (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+    for c in (
+        1.9875691500e-4,
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    )
 )
 _ONE = np.float32(1)
 _MANTISSA_BITS = 23

@@ -62,7 +62,9 @@ def test_every_method_has_an_area() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for target in set(re.findall(r"\]\(([^)#]+)\)", TEXT)):
+    for target in set(
+        re.findall(r"\]\(([^)#]+)\)", re.sub(r"`[^`]*`", "", TEXT).replace("kernel[n](...)", ""))
+    ):
         assert (ROOT / "docs" / target).exists(), target
 
 
@@ -78,4 +80,4 @@ def test_every_rule_but_those_of_other_tools_is_cited_by_something() -> None:
     used = {number for cls in REGISTRY.values() for number in conformance.cited(cls)}
     used |= {n for areas in (LANGUAGE, METHODS, CALLS) for area in areas.values() for n in area.rules}
     idle = sorted(n for n, rule in RULES.items() if n not in used and rule.basis != "not applicable")
-    assert idle == [3, 4, 5, 6, 14] or len(idle) < 40, idle
+    assert idle == []

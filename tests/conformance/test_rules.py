@@ -50,11 +50,17 @@ def test_statements_and_bases() -> None:
 
 def test_named_tests_exist() -> None:
     missing = []
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
     for entry in RULES.values():
         for node in entry.tests:
             file, _, name = node.partition("::")
             if not (ROOT / file).is_file() or name not in functions(file):
-                missing.append(f"rule {entry.number}: {node}")
+                moved = [
+                    p.relative_to(ROOT / "tests") for p in tests if f"def {name}(" in p.read_text("utf-8")
+                ]
+                missing.append(
+                    f"rule {entry.number}: {node}, now in: {', '.join(map(str, moved)) or 'nowhere'}"
+                )
     assert missing == [], "the test was renamed or moved: name it anew"
 
 

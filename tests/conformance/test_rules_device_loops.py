@@ -112,7 +112,8 @@ def test_rule_126_dynamic_range():
 @rule(127, DOCUMENTED, "fori_loop counts up by a positive constant and passes its counter by value; "
       "while_loop tests before each pass; tensors made in a body end with it.",
       f"{LOOPS}::test_fori_loop_passes_its_counter_by_value",
-      f"{LOOPS}::test_while_loop_ends_when_the_data_say_so", "frontend/test_loop_scopes.py::test_tensors_of_a_body_end_with_it",
+      f"{LOOPS}::test_while_loop_ends_when_the_data_say_so",
+      "frontend/test_loop_scopes.py::test_tensors_of_a_body_end_with_it",
       f"{CASES}::test_a_condition_is_tested_before_each_pass")  # fmt: skip
 def test_rule_127_fori_loop():
     assert passes(lambda r, body: nl.fori_loop(2, r, body, step=2), 9) == (4, 8)
@@ -133,7 +134,7 @@ def load_zero():
 
 
 @rule(128, DOCUMENTED, "Device loops are refused inside no_reorder, which also covers functions called "
-      "there.", f"{LOOPS}::test_no_reorder_fixes_the_order_and_refuses_device_loops")  # fmt: skip
+      "there.", "language/test_no_reorder.py::test_it_may_stand_in_a_loop_and_fixes_the_order")  # fmt: skip
 def test_rule_128_no_reorder():
     def inside(t):
         with nl.no_reorder():

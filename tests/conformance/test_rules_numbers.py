@@ -47,8 +47,7 @@ def test_rule_003_to_integers():
     )
 
 
-@rule(4, DOCUMENTED, "Modulo by copying x/y - 0.5 to int32 gives the floor, away from exact multiples of "
-      "an odd y.")  # fmt: skip
+@rule(4, DOCUMENTED, "Copying x/y - 0.5 to int32 gives floor(x/y), but k - 1 for an exact odd quotient k.")
 def test_rule_004_floor_by_rounding():
     def quotient(dst, data):
         scaled = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -59,6 +58,8 @@ def test_rule_004_floor_by_rounding():
 
     x = np.array([[1, 2, 3, 5, 6, 7, 9, 11]], f32)
     same(run(quotient, dst=Out((1, 8), nl.int32), data=x), (x // 4).astype(np.int32))
+    exact = run(quotient, dst=Out((1, 3), nl.int32), data=np.array([[4, 8, 12]], f32))
+    same(exact, np.array([[0, 2, 2]], np.int32))
 
 
 @rule(5, DOCUMENTED, "Narrow floats round to nearest even.",

@@ -277,3 +277,19 @@ def writes(x):
 @provoke("UnknownKeywordError of nki.jit")
 def jit_keyword() -> None:
     nki.jit(platform="trn2")
+
+
+@provokes("MultiRankError")
+def multi_rank(x):
+    nki.collectives.all_reduce([x], [x], nki.collectives.ReplicaGroup([[0, 1]]), nl.add)
+    return x
+
+
+@nki.jit
+def deadlock(x):
+    if nl.program_id(0) == 1:
+        nisa.core_barrier(x, (0, 1))
+    return x
+
+
+PROVOKE["DeadlockError"] = lambda: nki.simulate(deadlock[2], target="trn2")(X.copy())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from string import ascii_uppercase
 from typing import Any
 
 import nki.isa as nisa
@@ -35,6 +36,7 @@ TRIES = 40
 SIZES = (1, 1, 2, 3, 4, 5, 8, 16, 32)
 NUMBERS = (0, 1, -1, 2, 7, 0.0, -0.0, 0.1, -1.5, 1e-45, 3e38, math.inf, -math.inf, math.nan, 2**31, -(2**40))
 
+OFTEN = ("dma_copy", "tensor_copy", "tensor_tensor", "tensor_scalar")
 TOGETHER = ("core_barrier", "sendrecv")
 CLASSES = [
     cls
@@ -52,6 +54,12 @@ class Maker(Windows):
         super().__init__(random.Random(seed))
         self.target = get_target(self.pick(["trn1", "trn2", "trn3", "trn3"]))
         self.classes = [cls for cls in classes if self.target.version >= cls.since]
+        if self.often():  # few sorts of instructions meet on the same windows more often
+            self.classes = self.chance.sample(self.classes, 6)
+            self.classes += [cls for cls in classes if cls.mnemonic in OFTEN]
+        self.usual = {letter: self.pick(SIZES) for letter in ascii_uppercase}
+        self.kinds = [self.pick(ALL), self.pick(ALL[:6]), dtypes.bfloat16]
+        self.brief: list[Buffer] = []
         self.steps: list[Any] = []
         self.block = self.steps
         self.player = Player(Builder("fuzz", self.target))
@@ -75,7 +83,7 @@ class Maker(Windows):
             self._tiles()
             self.fill(size)
             for buffer in self.pool:
-                if buffer.memory.on_chip:
+                if buffer.memory.on_chip and buffer not in self.brief:
                     self._down(buffer)
         return self.player
 
@@ -105,7 +113,7 @@ class Maker(Windows):
     def loaded(self, label: str, shape: Shape, memory: MemoryRegion, address: Any = None) -> None:
         """A tile with bytes from outside, which joins the shared ones."""
         kinds = [dtypes.float32, dtypes.bfloat16, dtypes.int32] if memory is psum else ALL
-        kind = self.pick(kinds)
+        kind = self.pick(kinds) if memory is psum or self.often(0.3) else self.pick(self.kinds)
         tile = self.do(Tile(label, shape, kind, sbuf, address=address))
         given = self.do(Tile(f"{label}_in", shape, kind, hbm, role="argument"))
         self.call("dma_copy", dst=Access.whole(tile), src=Access.whole(given))
@@ -126,6 +134,8 @@ class Maker(Windows):
         """Append random steps to the current block, some of them in loops."""
         while size > 0:
             size -= 1
+            if self.often(0.2):
+                self.brief.append(self.temporary())
             if self.depth < 2 and self.often(0.15):
                 self._loop(self.chance.randint(1, 3))
             else:
@@ -145,15 +155,22 @@ class Maker(Windows):
             if loop.kind == "for":
                 self.places.append(self.player.registers[loop.counter])
             if self.often():
-                tile = self.do(Tile("inner", (self.pick([16, 32]), 24), self.pick(ALL[:6]), sbuf))
-                self.call("memset", dst=Access.whole(tile), value=1)
-                self.pool.append(tile)
+                self.temporary()
             self.fill(size)
             if loop.kind == "while":
                 self.call("register_move", dst=loop.bounds[0], src=0)
         self.depth -= 1
         self.block, self.pool, self.places = outer, tiles, places
         outer.append(loop)
+
+    def temporary(self) -> Buffer:
+        """A tile that is not stored at the end; an earlier one is forgotten, so that its memory becomes free."""
+        if self.brief and self.often():
+            self.pool = [b for b in self.pool if b is not self.brief[-1]]
+        tile = self.do(Tile("brief", (self.pick([16, 32]), 24), self.pick(self.kinds), sbuf))
+        self.call("memset", dst=Access.whole(tile), value=int(tile.dtype.kind != "packed"))
+        self.pool.append(tile)
+        return tile
 
     def _instruction(self) -> None:
         cls = self.pick(self.classes)
@@ -172,9 +189,10 @@ class Maker(Windows):
         tied = DIMS.get(cls.mnemonic, {}) if hinted else {}
         known = ATTRIBUTES.get(cls.mnemonic, {}) if hinted else {}
         letters = sorted({d for operand in cls.operands for d in operand.dims if d.isalpha()})
-        sizes = {letter: int(tied.get(letter, self.pick(SIZES))) for letter in letters}
-        sizes.update({letter: self.pick(SIZES) for letter in "KMNP" if letter not in sizes})
-        usual = self.pick(ALL)
+        usual_sizes = self.often(0.7)
+        free = {letter: self.usual[letter] if usual_sizes else self.pick(SIZES) for letter in ascii_uppercase}
+        sizes = {**free, **{letter: int(tied[letter]) for letter in letters if letter in tied}}
+        usual = self.pick(self.kinds) if self.often(0.7) else self.pick(ALL)
         values: dict[str, Any] = {}
         for name, spec in cls.parameters.items():
             if name in known:

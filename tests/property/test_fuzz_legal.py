@@ -12,10 +12,10 @@ from nki.ir.printer import print_program
 from tests.property.playing import difference, eagerly, inputs, planned
 from tests.property.programs import Maker
 
-QUICK = 40
+QUICK = 25
 COUNT = int(os.environ.get("NKI_FUZZ_COUNT", QUICK))
 PARTS = 10 if COUNT > QUICK else 1
-SIZE = 12
+SIZE = 30
 
 
 def check(seed: int) -> Any:

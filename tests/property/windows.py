@@ -22,7 +22,7 @@ class NoRoom(Exception):
 
 class Windows:
     """pool: the tensors that instructions share. fixed: tiles of small numbers, which nothing writes: int32, uint32,
-    int8. places: registers that hold small numbers."""
+    int8. places: registers that hold small numbers. seen: windows made before, which are often taken again."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -30,6 +30,7 @@ class Windows:
         self.pool: list[Buffer] = []
         self.fixed: list[Buffer] = []
         self.places: list[Register] = []
+        self.seen: dict[Any, list[Access]] = {}
 
     def often(self, probability: float = 0.5) -> bool:
         return self.chance.random() < probability
@@ -47,11 +48,18 @@ class Windows:
         tiles = [b for b in pool if b.memory is memory]
         alike = [b for b in tiles if b.dtype == dtype]
         tiles = alike if alike and self.often(0.8) else tiles
+        key = (shape, dtype, memory)
+        known = [a for a in self.seen.get(key, ()) if a.buffer in pool]
+        if known and self.often(0.75):
+            return self.pick(known)
         for _ in range(4 if tiles else 0):
             tensor = NkiTensor._of(Access.whole(self.pick(tiles)))
             try:
                 seen = tensor if tensor.dtype == dtype else tensor.view(dtype)
-                return self.shaped(seen, shape, self.fixed[0] not in pool).access
+                made = self.shaped(seen, shape, self.fixed[0] not in pool).access
+                if 0 not in made.strides:
+                    self.seen.setdefault(key, []).append(made)
+                return made
             except (NkiError, NoRoom):
                 continue
         return REQUIRED

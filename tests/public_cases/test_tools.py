@@ -104,7 +104,7 @@ def test_pc_79_a_bar_knows_its_line_and_its_callers():
     for number in range(2):
         node = next(each for each in program.instructions() if each.name == f"e{number}")
         assert node.span.line == line_of(kernel, "nisa.activation") and f"e{number}" in str(program)
-    load = program.instructions()[0]
+    load = next(iter(program.instructions()))
     assert [f.line for f in load.span.frames] == [line_of(up, "nisa.dma_copy"), line_of(kernel, "up(x)")]
     assert "test_tools.py" in trace and str(line_of(kernel, "nisa.activation")) in trace
 
