@@ -187,9 +187,9 @@ def functions() -> dict[str, str]:
 
 _DECLARATION = (
     "One row an instruction, read from its class. *Declaration*: the generation has it, keywords exist, each operand "
-    "is of a declared memory and dtype, dimensions that share a letter agree, an engine can run it. *Compute "
-    "operands*: operators exist on the generation, operands cover consecutive partitions; and as warnings, start partitions, the "
-    "length of a partition, offsets of tensor indirection."
+    "is of a declared memory and dtype, dimensions that share a letter agree, an engine can run it. "
+    "*Compute operands*: operators exist on the generation, operands cover consecutive partitions; and as warnings, "
+    "start partitions, the length of a partition, offsets of tensor indirection."
 )
 
 

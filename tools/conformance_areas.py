@@ -127,7 +127,9 @@ CALLS: dict[str, Area] = {
     ),
     "nki.typing": Area("no tensor", "nothing to check", (152, 165), ("nki/test_tensor.py",)),
     "nl.NKIObject": Area("no tensor", "constructors", (146,), ("nki/test_tensor.py",)),
-    "nl dtypes": Area(EVERY, "spellings", (1, 7, 8, 23, 115, 120), ("nki/test_dtypes.py", "nki/test_dtype_conversion.py")),
+    "nl dtypes": Area(
+        EVERY, "spellings", (1, 7, 8, 23, 115, 120), ("nki/test_dtypes.py", "nki/test_dtype_conversion.py")
+    ),
     "nl memories": Area(EVERY, "no strings", (49, 52, 56, 144), ("language/test_environment.py",)),
     "enumerations of nki.isa": Area("no tensor", "no integers, no strings", (93, 144), ("isa/test_compute.py",)),
     "nki.isa.get_nc_version": Area("no tensor", "nothing to check", (173,), ("isa/test_compute.py",)),
@@ -139,7 +141,9 @@ CALLS: dict[str, Area] = {
         UNPACKED, "their place, generation and engine", (9, 12, 84, 87, 89, 90, 190),
         ("isa/test_alu.py", "isa/test_activation_functions.py"),
     ),
-    "engines": Area(EVERY, "memories, start partitions", (51, 52, 91, 92, 114), ("conformance/test_rules_engines.py",)),
+    "engines": Area(
+        EVERY, "memories, start partitions", (51, 52, 91, 92, 114), ("conformance/test_rules_engines.py",)
+    ),
     "SBUF and PSUM": Area(
         EVERY, "capacity, overlap, reads of what is not written", (37, 47, 49, 54),
         ("passes/test_allocate.py", "passes/test_initialised.py", "public_cases/test_memory.py"),

@@ -7,8 +7,10 @@ from inspect import Signature
 from typing import Any
 
 from nki import errors
+from nki.dtypes import as_dtype
 from nki.ir.builder import current, issue, require
 from nki.ir.instruction import Instruction
+from nki.ir.program import Access
 from nki.ir.schedule import FIXED_ORDER, check_nesting
 from nki.isa.removed import KEYWORDS
 from nki.objects import NKIObject
@@ -59,6 +61,9 @@ def instruction(cls: type[Instruction]) -> Callable[..., Any]:
         try:
             return NkiInstruction(issue(cls, args, kwargs))
         except errors.UnknownKeywordError as error:
+            if error.operand == "dtype" and _names_dtype(cls, args, kwargs):
+                kwargs.pop("dtype")
+                return call(*args, **kwargs)
             error.remedy = KEYWORDS.get(error.operand or "", error.remedy)
             raise
 
@@ -66,6 +71,21 @@ def instruction(cls: type[Instruction]) -> Callable[..., Any]:
         return _created(cls, args, kwargs)
 
     return _documented(create if cls.creates else call, cls)
+
+
+def _names_dtype(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call names the dtype of its destination as older releases wanted it and published kernels still do. The
+    destination decides: the keyword is dropped with a note, as the compiler of release 0.6 refuses it, or with a
+    warning if it says something else."""
+    access = getattr(kwargs.get("dst", args[0] if args else None), "access", None)
+    builder = current()
+    if builder is None or not isinstance(access, Access):
+        return False
+    same = as_dtype(kwargs["dtype"]) == access.dtype
+    ignored = "" if same else f"; {kwargs['dtype']} is ignored, `dst` is {access.dtype}"
+    text = f"{cls.mnemonic}: the keyword `dtype` was removed: {KEYWORDS['dtype']}{ignored}"
+    builder.warn("dtype-keyword", "note" if same else "warning", text, capture(2))
+    return True
 
 
 def _created(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str, Any]) -> VirtualRegister:

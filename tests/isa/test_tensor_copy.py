@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki import errors
@@ -126,3 +127,29 @@ def test_trn2_modes() -> None:
     assert interval(nisa.tensor_copy, "trn2", dst=Out(wide.shape), src=Psum(wide)) == 2048
     gpsimd = interval(nisa.tensor_copy, "trn2", dst=Out(wide.shape), src=wide, engine=nisa.engine.gpsimd)
     assert gpsimd == 150 + 2048
+
+
+@pytest.mark.parametrize(("dtype", "severity"), [(nl.float32, "note"), (nl.bfloat16, "warning")])
+def test_dtype_keyword_of_published_kernels(dtype: str, severity: str) -> None:
+    """Old kernels name the dtype of `dst` again: the keyword is dropped and reported, the tile decides."""
+
+    @nki.jit
+    def copy(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        same = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=same, src=nl.load(x), dtype=dtype)
+        nisa.dma_copy(dst=out, src=same)
+        return out
+
+    x = np.arange(8, dtype=f32).reshape(2, 4) / 3
+    assert np.array_equal(nki.simulate(copy)(x), x)
+    assert [d.severity for d in copy.check(x) if d.code == "dtype-keyword"] == [severity]
+
+
+def test_dtype_keyword_without_a_tile() -> None:
+    @nki.jit
+    def copy(x):
+        nisa.tensor_copy(src=nl.load(x), dtype=nl.float32)
+
+    with pytest.raises(errors.UnknownKeywordError, match="unexpected keyword argument 'dtype'"):
+        nki.simulate(copy)(np.ones((2, 4), f32))

@@ -142,7 +142,7 @@ def test_dtypes_are_names_and_numpy_types():
         (lambda t: nl.device_print(prefix="x", tensor=t), "print_prefix"),
         (lambda t: nisa.tensor_copy(dst=t, src=t, mask=3), "slices"),
         (lambda t: nisa.dma_copy(dst=t, src=t, dst_rmw_op=nl.add), "dma_compute"),
-        (lambda t: nisa.tensor_copy(t, t, dtype=nl.float32), "dst"),
+        (lambda t: nisa.tensor_copy(src=t, dtype=nl.float32), "dst"),
         (lambda t: nl.exp(t, quux=1), "remove `quux=`"),
     ],
 )
