@@ -14,6 +14,8 @@ JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
+# Byte code, which an ordinary installation has too: without it every start compiles the sources again.
+COMPILE = $(PY) -m compileall -q nki interpreter nki_lib neuronxcc
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS)
 PYTEST = $(PY) -m pytest
 SMOKE = $(wildcard tests/test_architecture.py tests/ir tests/isa/test_tensor_copy.py tests/isa/test_nc_matmul.py)
@@ -113,9 +115,11 @@ $(PY):
 $(VENV)/.run: pyproject.toml constraints.txt | $(PY)
 	@echo 'Installing what running needs (PyTorch included; the first time takes a few minutes)'
 	@$(INSTALL) --editable '.[torch]'
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo 'Installing what the tests and the linters need'
 	@$(INSTALL) --editable '.[torch,dev]'
+	@$(COMPILE)
 	@touch $@

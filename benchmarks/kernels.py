@@ -8,39 +8,46 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
+ROWS_AT_ONCE = 4
+"""Tiles of rows that accumulate side by side in PSUM: a moving tile is used several times while it is at hand."""
+
 
 @nki.jit
 def matmul(lhs_t: Any, rhs: Any) -> Any:
-    """lhs_t[K, M].T @ rhs[K, N]: both operands are loaded once, the products accumulate over K in PSUM."""
+    """lhs_t[K, M].T @ rhs[K, N]: operands are loaded once, when first needed; products accumulate over K in PSUM."""
     depth, rows = lhs_t.shape
-    columns = rhs.shape[1]
     tile_k, tile_m, tile_n = (
         nl.tile_size.pmax,
         nl.tile_size.gemm_stationary_fmax,
         nl.tile_size.gemm_moving_fmax,
     )
-    out = nl.ndarray((rows, columns), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
-    lhs_tiles, rhs_tiles = [], []
-    for k in range(depth // tile_k):
-        lhs_tile = nl.ndarray((tile_k, rows), dtype=lhs_t.dtype, buffer=nl.sbuf)
-        rhs_tile = nl.ndarray((tile_k, columns), dtype=rhs.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=lhs_tile, src=lhs_t[k * tile_k : (k + 1) * tile_k, :])
-        nisa.dma_copy(dst=rhs_tile, src=rhs[k * tile_k : (k + 1) * tile_k, :])
-        lhs_tiles.append(lhs_tile)
-        rhs_tiles.append(rhs_tile)
-    for m in range(rows // tile_m):
-        out_tile = nl.ndarray((tile_m, columns), dtype=lhs_t.dtype, buffer=nl.sbuf)
-        for n in range(columns // tile_n):
-            product = nl.ndarray((tile_m, tile_n), dtype=nl.float32, buffer=nl.psum)
-            for lhs_tile, rhs_tile in zip(lhs_tiles, rhs_tiles):
-                nisa.nc_matmul(
-                    dst=product,
-                    stationary=lhs_tile[:, m * tile_m : (m + 1) * tile_m],
-                    moving=rhs_tile[:, n * tile_n : (n + 1) * tile_n],
-                )
-            nisa.tensor_copy(dst=out_tile[:, n * tile_n : (n + 1) * tile_n], src=product)
-        nisa.dma_copy(dst=out[m * tile_m : (m + 1) * tile_m, :], src=out_tile)
+    out = nl.ndarray((rows, rhs.shape[1]), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
+    lhs_tiles: list[Any] = []
+    for column in range(0, rhs.shape[1], tile_n):
+        rhs_tiles: list[Any] = []
+        for first in range(0, rows, ROWS_AT_ONCE * tile_m):
+            starts = range(first, first + ROWS_AT_ONCE * tile_m, tile_m)
+            products = [nl.ndarray((tile_m, tile_n), dtype=nl.float32, buffer=nl.psum) for _ in starts]
+            for k in range(depth // tile_k):
+                if len(lhs_tiles) == k:
+                    lhs_tiles.append(load(lhs_t[k * tile_k : (k + 1) * tile_k, :]))
+                if len(rhs_tiles) == k:
+                    rhs_tiles.append(load(rhs[k * tile_k : (k + 1) * tile_k, column : column + tile_n]))
+                for start, product in zip(starts, products):
+                    stationary = lhs_tiles[k][:, start : start + tile_m]
+                    nisa.nc_matmul(dst=product, stationary=stationary, moving=rhs_tiles[k])
+            for start, product in zip(starts, products):
+                tile = nl.ndarray((tile_m, tile_n), dtype=lhs_t.dtype, buffer=nl.sbuf)
+                nisa.tensor_copy(dst=tile, src=product)
+                nisa.dma_copy(dst=out[start : start + tile_m, column : column + tile_n], src=tile)
     return out
+
+
+def load(window: Any) -> Any:
+    """A new SBUF tile with the elements of a window of HBM."""
+    tile = nl.ndarray(window.shape, dtype=window.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=window)
+    return tile
 
 
 @nki.jit

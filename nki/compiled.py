@@ -13,15 +13,17 @@ from nki import collector, errors
 from nki.arguments import Leaf, to_torch
 from nki.artifacts import keep
 from nki.dtypes import as_dtype, cast_into
-from nki.ir.order import Test, executed, is_decided
+from nki.ir.order import executed, is_decided
 from nki.ir.program import Buffer, Program
 from nki.passes import prepare, widened
+from nki.passes.dependencies import dependencies as order_of
 from nki.span import capture
 
 if TYPE_CHECKING:
     from interpreter.plan import Plan
     from interpreter.timing.timeline import Timeline
     from nki.frontend.recorded import Dependencies
+    from nki.ir.dependency import Dependency
 
 
 class Compiled:
@@ -43,6 +45,7 @@ class Compiled:
         keep(program)
         self.mutated = program.mutated
         self._plan: Plan | None = None
+        self._waits: list[list[list[Dependency]]] | None = None
         self._timelines: dict[tuple[str, str], tuple[Program, Timeline]] = {}
 
     @property
@@ -59,11 +62,21 @@ class Compiled:
         """The time of a program whose loops on the device have bounds known while staging."""
         return self.timed(schedule, dge)[1]
 
+    @property
+    def waits(self) -> list[list[list[Dependency]]]:
+        """What each instruction of a program without loops waits for, per core."""
+        if self._waits is None:
+            with collector.paused():
+                self._waits = order_of(self.program)
+        return self._waits
+
     def timed(
         self, schedule: str = "auto", dge: str = "auto", leaves: list[Leaf] | None = None
     ) -> tuple[Program, Timeline]:
         """The instructions that are executed, and their time. Values are not looked at, unless loops on the device
         depend on them: then the trace of a run on `leaves` is timed, and the result is not kept."""
+        from interpreter.timing import time_program
+
         key = (schedule, dge)
         found = self._timelines.get(key)
         if found is not None:
@@ -79,7 +92,9 @@ class Compiled:
             program = self.program
             if not program.is_flat:  # loops written out as the run executes them
                 program = replace(program, cores=[[*run.instructions] for run in runs])
-            timed = program, _time(program, [run.tests for run in runs], schedule, dge)
+            tests = [run.tests for run in runs]
+            waits = self.waits if program is self.program else order_of(program, tests)
+            timed = program, time_program(program, waits, tests, schedule=schedule, dge=dge)
         if decided:
             self._timelines[key] = timed
         return timed
@@ -159,13 +174,6 @@ def check_round_trip(program: Program) -> None:
             remedy="this is a fault of the printer or the parser; please report it with the kernel",
             span=program.span,
         )
-
-
-def _time(program: Program, tests: list[list[Test]], schedule: str, dge: str) -> Timeline:
-    from interpreter.timing import time_program
-    from nki.passes.dependencies import dependencies
-
-    return time_program(program, dependencies(program, tests), tests, schedule=schedule, dge=dge)
 
 
 def deliver(program: Program, leaves: list[Leaf], arrays: dict[str, np.ndarray], mutated: set[str]) -> Any:

@@ -121,7 +121,7 @@ CALLS: dict[str, Area] = {
         "any but 64-bit and complex ones", "names, frameworks, layouts, write-back", (140, 141, 142, 148),
         ("nki/test_arguments.py", "public_cases/test_calls.py"),
     ),
-    "kernel[n](...)": Area("any", "the number of cores", (131, 132, 135, 192), ("conformance/test_rules_cores.py",)),
+    "kernel[n]": Area("any", "the number of cores", (131, 132, 135, 192), ("conformance/test_rules_cores.py",)),
     "kernel.with_schedule, NkiInstruction.depends_on": Area(
         "no tensor", "names and handles", (149,), ("conformance/test_rules_calls.py",)
     ),

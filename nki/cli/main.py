@@ -14,7 +14,7 @@ from nki.cli.values import UsageError
 from nki.errors import NkiError
 from nki.span import stop_at
 
-_ARGUMENTS = "x.npy, x.npy:bfloat16 (cast on load), float32[128,512] (zeros), a Python literal, or name= before any of these"
+_ARGUMENTS = "x.npy, x.npy:bfloat16 (cast on load), float32[128,512] (zeros), a Python literal, each after name= or not"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -130,9 +130,7 @@ class Instruction:
         cls.registers = tuple(p for p in cls.parameters.values() if isinstance(p, RegisterOperand))
         cls.attributes = tuple(p for p in cls.parameters.values() if isinstance(p, Attribute))
         cls.constants = tuple(
-            name
-            for name, p in cls.parameters.items()
-            if (isinstance(p, Attribute) or (isinstance(p, Operand) and p.scalar)) and name != "name"
+            name for name, p in cls.parameters.items() if _may_be_a_number(p) and name != "name"
         )
         choice = cls.parameters.get("engine")
         cls.has_engine_parameter = isinstance(choice, EngineChoice)
@@ -244,6 +242,11 @@ class Instruction:
             self._key = self.current_key()
         return self._key
 
+    def remember_key(self, before: tuple[Any, ...]) -> None:
+        """Make `key()` of the key before the engine was chosen, unless staging has still something to settle."""
+        if type(self).resolve is Instruction.resolve and before[:1] == (self.mnemonic,):
+            self._key = (self.mnemonic, self.engine._value_, *before[2:])
+
     def current_key(self) -> tuple[Any, ...]:
         """Hashable summary of everything legality and cost depend on (not on which buffers are meant)."""
         values = self.__dict__
@@ -253,7 +256,7 @@ class Instruction:
             parts.append(access.signature)
         for name in self.constants:
             value = values[name]
-            if type(value) is not Access:
+            if type(value) is not Access and type(value) is not Register:
                 parts.append(value)
                 parts.append(type(value))
         return tuple(parts)
@@ -261,6 +264,13 @@ class Instruction:
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}={self.__dict__.get(n)!r}" for n in self.parameters)
         return f"{self.mnemonic}({inside})"
+
+
+def _may_be_a_number(parameter: Parameter) -> bool:
+    """Whether a parameter has a value of its own that legality may depend on, besides tensors and registers."""
+    if isinstance(parameter, RegisterOperand):
+        return parameter.numbers
+    return isinstance(parameter, Attribute) or (isinstance(parameter, Operand) and parameter.scalar)
 
 
 def _signature(cls: type[Instruction]) -> inspect.Signature:

@@ -57,7 +57,8 @@ def verify(instruction: Instruction, target: Target) -> tuple[tuple[str, str], .
 
     Raises the error of the first violation; the instruction's `engine` is set only if it is legal.
     """
-    key = (target, *instruction.current_key())
+    own = instruction.current_key()
+    key = (target, *own)
     found = _verified.get(key)
     if found is None:
         found = _verify(instruction, target)
@@ -65,6 +66,7 @@ def verify(instruction: Instruction, target: Target) -> tuple[tuple[str, str], .
             _verified.clear()
         _verified[key] = found
     instruction.engine = found[0]
+    instruction.remember_key(own)
     return found[1]
 
 

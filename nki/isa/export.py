@@ -81,7 +81,10 @@ def _names_dtype(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str
     builder = current()
     if builder is None or not isinstance(access, Access):
         return False
-    same = as_dtype(kwargs["dtype"]) == access.dtype
+    try:
+        same = as_dtype(kwargs["dtype"]) == access.dtype
+    except errors.DtypeError:
+        return False
     ignored = "" if same else f"; {kwargs['dtype']} is ignored, `dst` is {access.dtype}"
     text = f"{cls.mnemonic}: the keyword `dtype` was removed: {KEYWORDS['dtype']}{ignored}"
     builder.warn("dtype-keyword", "note" if same else "warning", text, capture(2))
