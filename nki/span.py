@@ -116,6 +116,11 @@ def stop_at(code: CodeType) -> None:
     _stop_codes.add(id(code))
 
 
+def is_border(code: CodeType) -> bool:
+    """Whether a code object is the staging driver, below which nothing is the user's kernel."""
+    return id(code) in _stop_codes
+
+
 def is_user_code(code: CodeType) -> bool:
     """Whether a code object belongs to the user and not to this package."""
     return (_is_user.get(id(code)) or _classify(code))[1]

@@ -38,11 +38,17 @@ class Describer:
 
     def text(self, number: int) -> str:
         """The operands, one a line."""
-        return "\n".join(f"{name}: {value}" for name, value in self.operands(number).items())
+        passes = self._reading.instructions[number].passes
+        lines = [f"loops: {', '.join(passes)}"] if passes else []
+        return "\n".join(lines + [f"{name}: {value}" for name, value in self.operands(number).items()])
 
     def arguments(self, number: int) -> dict[str, Any]:
         """What a trace event says besides its times."""
-        return {"instruction": number, "line": self.places.of(number), **self.operands(number)}
+        about: dict[str, Any] = {"instruction": number, "line": self.places.of(number)}
+        passes = self._reading.instructions[number].passes
+        if passes:
+            about["loops"] = ", ".join(passes)
+        return {**about, **self.operands(number)}
 
     def cause(self, number: int) -> dict[str, Any]:
         """The instruction that a wait is for."""

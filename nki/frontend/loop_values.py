@@ -1,20 +1,20 @@
-"""Which pass of which host loop an error belongs to: `i=0`, read from the frames of its traceback.
+"""Which pass of which host loop an error or an instruction belongs to: `i=0`, read from the frames.
 
-Only errors ask for it, so nothing is recorded while a kernel is staged. A loop that is unrolled stages the same line
-many times; the values of its variables tell the passes apart.
+A loop that is unrolled stages the same line many times; the values of its variables tell the passes apart.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
 from nki.frontend.source import file_index
-from nki.span import is_user_code
+from nki.span import is_border, is_user_code
 
 _MOST = 40
 """Characters of a value that are shown."""
@@ -32,14 +32,39 @@ def loop_values(error: BaseException) -> list[str]:
     return found
 
 
+def current_pass() -> tuple[str, ...]:
+    """The same of the call that is being staged, for the instruction it makes."""
+    found: tuple[str, ...] = ()
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_border(frame.f_code):
+        if is_user_code(frame.f_code):
+            key = (id(frame.f_code), frame.f_lasti)
+            known = _known.get(key)
+            if known is None:
+                known = _known[key] = (frame.f_code, _loop_variables(frame, frame.f_lineno))
+            if known[1]:
+                found = (*_values_of(frame, known[1]), *found)
+        frame = frame.f_back
+    return found
+
+
+_known: dict[tuple[int, int], tuple[CodeType, tuple[str, ...]]] = {}
+
+
 def _values(frame: FrameType, line: int) -> Iterator[str]:
-    code = frame.f_code
-    index = file_index(code.co_filename, frame.f_globals)
-    source = index.function(code) if index is not None else None
-    if source is None:
-        return
-    for name in _names(source.node.body, line):
-        value = frame.f_locals.get(name)
+    return _values_of(frame, _loop_variables(frame, line))
+
+
+def _loop_variables(frame: FrameType, line: int) -> tuple[str, ...]:
+    index = file_index(frame.f_code.co_filename, frame.f_globals)
+    source = index.function(frame.f_code) if index is not None else None
+    return tuple(_names(source.node.body, line)) if source is not None else ()
+
+
+def _values_of(frame: FrameType, names: tuple[str, ...]) -> Iterator[str]:
+    values = frame.f_locals
+    for name in names:
+        value = values.get(name)
         if isinstance(value, (int, float, str, np.integer)):
             yield f"{name}={_shown(value)}"
 

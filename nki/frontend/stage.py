@@ -16,7 +16,7 @@ from nki.errors import Diagnostic
 from nki.frontend.callsite import call_site_name
 from nki.frontend.device_loops import DeviceLoops
 from nki.frontend.launch import note_launch
-from nki.frontend.loop_values import loop_values
+from nki.frontend.loop_values import current_pass, loop_values
 from nki.frontend.recorded import Dependencies
 from nki.frontend.results import set_results
 from nki.frontend.rewrite import rewrite_kernel
@@ -95,6 +95,7 @@ def stage(
         dependencies.record(function_or_class)
     hooks = StagingHooks(builder, dependencies, breakpoints)
     builder.name_of_tile = _name_of_tile
+    builder.current_pass = current_pass
     builder.call = hooks.call
     builder.read_file = lambda path: dependencies.refuse(f"a kernel that reads {path}")
     program = builder.program

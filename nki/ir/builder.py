@@ -40,6 +40,7 @@ class Builder:
 
     grid: number of cores the kernel was launched on, `None` without brackets.
     name_of_tile: the user's variable that receives the tile being allocated, if the front end can tell.
+    current_pass: the values of the host's loop variables at the call being staged, "i=0", if the front end can tell.
     call: what an inner kernel's function must pass before it is called (recorded and rewritten by the front end).
     read_file: told of each file whose content becomes part of the program.
     block: the list instructions are appended to, a core's or the body of the innermost of `loops`.
@@ -65,6 +66,7 @@ class Builder:
         self.schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()
         self.call: Callable[[Any], Any] | None = None
         self.read_file: Callable[[str], None] | None = None
+        self.current_pass: Callable[[], tuple[str, ...]] | None = None
         self.name_of_tile: Callable[[], str | None] | None = None
         self.block: list[Node] = self.program.cores[0]
         self.loops: list[Loop] = []
@@ -253,6 +255,8 @@ def issue(cls: type[Instruction], args: tuple[Any, ...], kwargs: dict[str, Any])
     span = capture(2)
     try:
         instruction = cls(bind(cls, args, kwargs), span)
+        if builder.current_pass is not None:
+            instruction.passes = builder.current_pass()
         builder.append(instruction)
     except errors.NkiError as error:
         error.at(span)

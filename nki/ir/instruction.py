@@ -105,6 +105,7 @@ class Instruction:
         self.__dict__.update(values)
         self.span = span
         self._key: tuple[Any, ...] | None = None
+        self.passes: tuple[str, ...] = ()
         self.after: tuple[Instruction, ...] = ()
         self.pairs: tuple[tuple[Operand, Access], ...] = tuple(
             [

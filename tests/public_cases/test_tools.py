@@ -109,10 +109,7 @@ def test_pc_79_a_bar_knows_its_line_and_its_callers():
     assert "test_tools.py" in trace and str(line_of(kernel, "nisa.activation")) in trace
 
 
-@pytest.mark.xfail(
-    reason="the values of unrolled loops are told in errors, but not kept with each instruction"
-)
-def test_pc_79_a_bar_knows_the_value_of_its_loop():
+def test_pc_79_a_bar_knows_the_value_of_its_loop(tmp_path):
     @nki.jit
     def kernel(x):
         t = up(x)
@@ -120,8 +117,11 @@ def test_pc_79_a_bar_knows_the_value_of_its_loop():
             nisa.activation(dst=t, op=nl.exp, data=t, name=f"e{i}")
         return down(t)
 
-    trace = json.dumps(nki.profile(kernel, target="trn2")(np.zeros((4, 4), f32)).to_json())
-    assert "i=0" in trace and "i=1" in trace
+    path = tmp_path / "trace.json"
+    nki.profile(kernel, target="trn2")(np.zeros((4, 4), f32)).to_perfetto(path)
+    arguments = [event.get("args", {}) for event in json.loads(path.read_text())["traceEvents"]]
+    found = {(each["name"].strip("'"), each["loops"]) for each in arguments if "loops" in each}
+    assert found == {("e0", "i=0"), ("e1", "i=1")}
 
 
 def test_pc_81_printing_inside_a_kernel(capsys):
