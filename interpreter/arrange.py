@@ -26,12 +26,14 @@ class Shown:
 
     strides: in bytes; `None` if the window cannot be shown in that shape without a copy.
     compute: the array type; direct: whether the window itself can be handed out.
+    rounds: whether values are rounded to the 10 mantissa bits of tfloat32 when stored (bits that are moved are not).
     """
 
     shape: Shape
     strides: Shape | None
     compute: np.dtype[Any]
     direct: bool
+    rounds: bool
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def _show(
     direct = strides is not None and wanted == stored and not rounds
     if operand.is_output and any(n > 1 and step == 0 for n, step in zip(access.shape, access.strides)):
         direct = False  # elements of a repeated destination must not meet before the last one is stored
-    return Shown(shape, strides, wanted, direct)
+    return Shown(shape, strides, wanted, direct, rounds)
 
 
 def _declared(

@@ -16,7 +16,6 @@ from interpreter.arrange import Arrangement, Shown, arrangement
 from interpreter.memory import Storage, byte_layout
 from interpreter.moving import bind_moving, marks, store_calls
 from interpreter.workspace import Operands, Registers, Scratch
-from nki import dtypes
 from nki.dtypes import caster, round_tf32
 from nki.ir.control import Register
 from nki.ir.instruction import Instruction
@@ -136,7 +135,7 @@ class Binder:
         if operand.direction != "out":
             self.before += self._convert(storage, array.reshape(access.shape), window, True)
         if operand.is_output:
-            if access.dtype is dtypes.tfloat32 and shown.compute == np.float32:
+            if shown.rounds:
                 self.after.append((round_tf32, (array, array)))
             mark = self.marks.get(operand.name)
             if mark is not None:

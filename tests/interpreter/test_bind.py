@@ -239,3 +239,24 @@ def test_widened_copies_do_not_outlive_a_write() -> None:
     expected[:, :2] = 12
     equal(second, expected)
     equal(first, expected + 5)
+
+
+def test_moved_tfloat32_keeps_its_bits() -> None:
+    """Tiles in one image may seem to overlap, and then go through scratch: moved bits are not rounded there."""
+
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+        column = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+        row = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf, address=(0, 32))
+        nisa.dma_copy(dst=column, src=x)
+        nisa.dma_copy(dst=row, src=x)
+        nisa.dma_copy(dst=column.view(nl.tfloat32)[:, 1:2], src=row.view(nl.tfloat32)[0:1, 0:4])
+        nisa.dma_copy(dst=out, src=column)
+        return out
+
+    x = np.random.default_rng(0).standard_normal((4, 8), f32)
+    want = x.copy()
+    want[:, 1] = x[0, :4]
+    for eager in (False, True):
+        assert nki.simulate(kernel, eager=eager)(x).tobytes() == want.tobytes()
