@@ -165,3 +165,20 @@ class ComputeInstruction(Instruction, abstract=True):
                     remedy="split the free dimension over several instructions",
                 )
         return None
+
+
+def conversion_fault(dst: Access, src: Access, name: str, *, remedy: str, why: str = "") -> Fault | None:
+    """The fault if an instruction that converts nothing has another dtype in `dst` than in `src`, its operand `name`.
+
+    why: what its message adds to the two dtypes.
+    """
+    if dst.dtype is src.dtype:
+        return None
+    return Fault(
+        operand=f"dst: {dst.describe()}",
+        found=f"{src.dtype} to {dst.dtype}",
+        allowed=str(src.dtype),
+        remedy=remedy,
+        error=errors.OperandDtypeError,
+        text=f"`dst` is {dst.dtype}, but `{name}` is {src.dtype}{why}",
+    )

@@ -38,10 +38,8 @@ AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutation of each rank: the first and the last axis change places."""
 
 HALF_WORD = 2  # bytes of the elements that the descriptor hardware transposes
-TRANSPOSED_BYTES = (
-    2,
-    4,
-)  # sizes of element that the DMA engines transpose by themselves (trainium2_arch.rst)
+TRANSPOSED_BYTES = (2, 4)
+"""Sizes of element that the DMA engines transpose by themselves (trainium2_arch.rst)."""
 
 
 @instruction

@@ -15,6 +15,7 @@ from nki.ir.operands import FLOATS, ON_CHIP, TEXT, Operand, attribute, destinati
 from nki.ir.program import Access, Shape
 from nki.ir.verify import Fault, rule
 from nki.isa.apply import bits, float_operand
+from nki.isa.compute import conversion_fault
 from nki.isa.costs import elementwise_phases
 from nki.isa.export import instruction
 from nki.isa.random_numbers import RandomInstruction
@@ -48,16 +49,8 @@ class dropout(RandomInstruction):
 
     @rule("`dst` and `data` have one dtype")
     def dtypes_agree(self, target: Target) -> Fault | None:
-        if self.dst.dtype is self.data.dtype:
-            return None
-        return Fault(
-            operand=f"dst: {self.dst.describe()}",
-            found=f"{self.data.dtype} to {self.dst.dtype}",
-            allowed=str(self.data.dtype),
-            remedy="convert before or after with nisa.tensor_copy",
-            error=OperandDtypeError,
-            text=f"`dst` is {self.dst.dtype}, but `data` is {self.data.dtype}",
-        )
+        remedy = "convert before or after with nisa.tensor_copy"
+        return conversion_fault(self.dst, self.data, "data", remedy=remedy)
 
     @rule("`prob` is float32 for integer data (semantics rule 176)")
     def probability_is_wide(self, target: Target) -> Fault | None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from nki.errors import DynamicBoundsError, OperandDtypeError
+from nki.errors import DynamicBoundsError
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access
 from nki.ir.verify import Fault
 from nki.isa.apply import Array
+from nki.isa.compute import conversion_fault
 
 
 def other_dtype_fault(dst: Access, src: Access, name: str) -> Fault | None:
     """The fault if `dst` and the tile it is gathered from have two dtypes."""
-    if dst.dtype is src.dtype:
-        return None
-    return Fault(
-        operand=f"dst: {dst.describe()}",
-        found=f"{src.dtype} to {dst.dtype}",
-        allowed=str(src.dtype),
-        remedy="gather first and convert with nisa.tensor_copy",
-        error=OperandDtypeError,
-        text=f"`dst` is {dst.dtype}, but `{name}` is {src.dtype}; a gather converts nothing",
-    )
+    remedy = "gather first and convert with nisa.tensor_copy"
+    return conversion_fault(dst, src, name, remedy=remedy, why="; a gather converts nothing")
 
 
 def check_indices(instruction: Instruction, name: str, indices: Array, last: int) -> None:

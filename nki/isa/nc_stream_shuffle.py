@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from nki.enums import engine as Engine
-from nki.errors import OperandDtypeError
 from nki.ir.cost import Phase
 from nki.ir.instruction import Steps
 from nki.ir.operands import (
@@ -23,7 +22,7 @@ from nki.ir.operands import (
 from nki.ir.program import Access, Shape
 from nki.ir.verify import Fault, rule
 from nki.isa.apply import Array, bits
-from nki.isa.compute import ComputeInstruction
+from nki.isa.compute import ComputeInstruction, conversion_fault
 from nki.isa.costs import stream_cycles, streaming_phase
 from nki.isa.export import instruction
 from nki.target import Target
@@ -97,16 +96,8 @@ class nc_stream_shuffle(ComputeInstruction):
 
     @rule("`dst` and `src` have one dtype (semantics rule 113)")
     def dtypes_agree(self, target: Target) -> Fault | None:
-        if self.dst.dtype is self.src.dtype:
-            return None
-        return Fault(
-            operand=f"dst: {self.dst.describe()}",
-            found=f"{self.src.dtype} to {self.dst.dtype}",
-            allowed=str(self.src.dtype),
-            remedy="shuffle first and convert with nisa.tensor_copy",
-            error=OperandDtypeError,
-            text=f"`dst` is {self.dst.dtype}, but `src` is {self.src.dtype}",
-        )
+        remedy = "shuffle first and convert with nisa.tensor_copy"
+        return conversion_fault(self.dst, self.src, "src", remedy=remedy)
 
     @rule("both tiles start at partition 0, a half or a quadrant (semantics rule 113)")
     def start_partition_is_legal(self, target: Target) -> Fault | None:
