@@ -15,6 +15,7 @@ from interpreter.bind import Binder
 from interpreter.memory import Blocks, Image, Storage, poison, view
 from interpreter.moving import fetched
 from interpreter.workspace import Registers, Scratch
+from interpreter.written import WrittenFlags
 from nki.enums import MemoryRegion
 from nki.ir.effects import STATES
 from nki.ir.instruction import Instruction
@@ -33,6 +34,8 @@ class EagerMachine:
         self.states: dict[str, np.ndarray] = {}
         self.registers = Registers()
         self.binder = Binder(self._storage, self._state, Scratch(), None, self.registers.__getitem__)
+        self.written = WrittenFlags(self.binder)
+        self.binder.written = self.written.window
 
     def _storage(self, buffer: Buffer) -> Storage:
         if buffer not in self.blocks:
@@ -72,8 +75,11 @@ class EagerMachine:
 
     def execute(self, instruction: Instruction) -> None:
         """Run one instruction now."""
+        for access in instruction.writes() if instruction.accumulates else ():
+            self.written.follow(access.buffer)
+        calls = [*self.written.before(instruction), *self.binder.calls(instruction)]
         with np.errstate(all="ignore"):
-            for function, arguments in self.binder.calls(instruction):
+            for function, arguments in calls + self.written.wrote(instruction):
                 function(*arguments)
 
     def values(self, access: Access) -> np.ndarray:

@@ -99,9 +99,14 @@ def _place(instruction: Instruction, operand: Operand, access: Access) -> Place:
 
 def places(binder: Binder, access: Access, legal: int) -> np.ndarray:
     """All legal places of a dynamic window, as bits, with one more axis in front (see `dynamic.py`)."""
+    storage = binder.storage_of(access.buffer)
+    return _window(binder, access, storage, _places_in(storage, access, legal))
+
+
+def _places_in(storage: Storage, access: Access, legal: int) -> tuple[Any, Any, int]:
+    """Shape, byte strides and byte offset of `places`."""
     dynamic = access.dynamic
     assert dynamic is not None
-    storage = binder.storage_of(access.buffer)
     offset, strides = byte_layout(access, storage.pitch)
     step = dynamic.stride * access.dtype.itemsize
     shape = access.shape
@@ -111,7 +116,21 @@ def places(binder: Binder, access: Access, legal: int) -> np.ndarray:
         shape, strides = (legal, *shape[1:]), (step, *strides[1:])
     else:
         shape, strides = (legal, *shape), (step, *strides)
-    return _window(binder, access, storage, (shape, strides, offset))
+    return shape, strides, offset
+
+
+def flag_calls(
+    binder: Binder, instruction: Instruction, operand: Operand, flags: np.ndarray, flag: bool
+) -> list[Call]:
+    """Calls that set the flags, one for each byte of the tensor, of the window where an output will be written."""
+    access = instruction.__dict__[operand.name]
+    dynamic = access.dynamic
+    place = _place(instruction, operand, access)
+    shape, strides, offset = _places_in(Storage(flags, 0, access.buffer.partition_bytes), access, place.legal)
+    size = access.dtype.itemsize
+    window = np.ndarray(shape, f"u{size}", flags, offset, strides)
+    values = np.full(access.shape, int.from_bytes(bytes([flag] * size), "little"), window.dtype)
+    return [(WRITERS[dynamic.kind], (window, values, index_array(binder, access), place))]
 
 
 def _window(binder: Binder, access: Access, storage: Storage, layout: tuple[Any, Any, int]) -> np.ndarray:

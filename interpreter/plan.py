@@ -12,7 +12,7 @@ from interpreter.loops import Trips, run_all, run_for, run_while
 from interpreter.memory import Blocks, Storage, overlapping_groups, poison, view
 from interpreter.shadows import Shadows
 from interpreter.workspace import Registers, Scratch
-from interpreter.written import WrittenFlags
+from interpreter.written import WrittenFlags, undecided_tensors
 from nki.enums import MemoryRegion
 from nki.ir.control import Loop, Node, Register, steps
 from nki.ir.effects import STATES
@@ -72,7 +72,7 @@ class _CorePlan:
         # Of shared tensors no widened copies are kept: another core may write them at any time.
         self.shadows = Shadows(line, shared.union(plan.shared.names()))
         self.binder = Binder(self._storage, self._state, Scratch(), self.shadows, self.registers.__getitem__)
-        self.written = WrittenFlags(line)
+        self.written = WrittenFlags(self.binder, undecided_tensors(line))
         self.binder.written = self.written.window
         self.binder.images = bool(groups)
         self.births, self.deaths = _lifetimes(line, shared.union(plan.external, plan.shared.names()))
@@ -92,6 +92,7 @@ class _CorePlan:
             for buffer in self.births.get(self.index, ()):
                 if buffer not in self.blocks:
                     self._own(buffer)
+            self.calls += self.written.before(node)
             self._append(node)
             self.calls += self.written.wrote(node)
             self.shadows.wrote(node)

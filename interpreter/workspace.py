@@ -61,7 +61,8 @@ class Operands:
         return self._scratch.array(tuple(shape), np.dtype(dtype))
 
     def written(self, access: Access) -> np.ndarray:
-        """Which elements of a window of `open_groups` accumulating instructions have written."""
+        """Which bytes of a window of `open_groups` accumulating instructions have written: one more axis, for the bytes
+        of an element."""
         assert self._written is not None
         return self._written(access)
 

@@ -212,10 +212,10 @@ class Builder:
 
     def is_settled(self, buffer: Buffer) -> bool:
         """Whether staging knows which elements of a tensor have been written by accumulating instructions: not for one
-        from outside a loop, where the first pass differs from the others, nor after a loop that may not have run."""
-        if self.registers is not None:
-            return True
-        return not (self.loops and buffer.loop is not self.loops[-1]) and self.groups.is_settled(buffer)
+        from outside a loop, where the first pass differs from the others, nor after a loop that may not have run, nor
+        after a write to a place that the device decided."""
+        outside = self.loops and buffer.loop is not self.loops[-1]
+        return self.groups.is_settled(buffer) and (self.registers is not None or not outside)
 
     def _unsettle(self, instruction: Instruction) -> None:
         for access in instruction.writes() if self.registers is None else ():

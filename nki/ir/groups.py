@@ -52,8 +52,8 @@ class _Mask:
 class AccumulationGroups:
     """Masks of written elements, one per accumulating buffer; small because PSUM is.
 
-    What loops on the device do to tensors from outside is not known here: those are unsettled, and the machine keeps
-    their masks while it runs.
+    What loops on the device do to tensors from outside is not known here, nor which elements a window is whose place
+    the device decides: such tensors are unsettled, and the machine keeps their masks while it runs.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class AccumulationGroups:
         self._unsettled: dict[int, Buffer] = {}
 
     def unsettle(self, buffer: Buffer) -> None:
-        """A loop on the device writes this tensor of the world outside of it."""
+        """A loop on the device writes this tensor of the world outside, or an instruction an unknown part of it."""
         self._unsettled[id(buffer)] = buffer
 
     def is_settled(self, buffer: Buffer) -> bool:
@@ -100,5 +100,9 @@ class AccumulationGroups:
 
     def ended(self, access: Access) -> None:
         """Another instruction wrote the window."""
-        if id(access.buffer) in self._masks:
+        if id(access.buffer) not in self._masks:
+            return
+        if access.dynamic is not None:
+            self.unsettle(access.buffer)
+        else:
             self._mask(access)[...] = False

@@ -53,7 +53,8 @@ class Product(ComputeInstruction, abstract=True):
     def resolve(self, builder: Builder) -> None:
         """Decide `accumulate=None` by what products have been written to `dst`."""
         if self.dst.dynamic is not None:
-            return  # `accumulate` was given; which elements are written only the device knows
+            builder.groups.unsettle(self.dst.buffer)  # `accumulate` was given
+            return
         state = builder.groups.state(self.dst)
         if self.accumulate is None and not builder.is_settled(self.dst.buffer):
             self.deferred = True
@@ -78,7 +79,7 @@ class Product(ComputeInstruction, abstract=True):
 
     def multiply(self, a: Any, stationary: Array, moving: Array) -> Steps:
         """The calls that write or add stationary.T @ moving, of float32 matrices."""
-        moving = yield from _dense(a, moving)
+        moving = yield from _dense(a, moving, apart=stationary)
         stationary = yield from _dense(a, stationary)
         overwrites = self.accumulate is False and _has_dense_rows(a.dst)
         product = a.dst if overwrites else a.scratch(a.dst.shape, np.float32)
@@ -182,8 +183,8 @@ class Product(ComputeInstruction, abstract=True):
 
 
 def add_where(dst: Array, product: Array, written: Array) -> None:
-    """dst = product, plus what `dst` holds where `written` says so."""
-    np.add(dst, product, product, where=written.reshape(dst.shape))
+    """dst = product, plus what `dst` holds where `written` says so of all bytes."""
+    np.add(dst, product, product, where=written.all(axis=-1).reshape(dst.shape))
     np.copyto(dst, product)
 
 
@@ -197,9 +198,11 @@ def _has_dense_rows(array: Array) -> bool:
     return array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
 
 
-def _dense(a: Any, array: Array) -> Generator[Any, None, Array]:
-    """The array, or a copy of it if BLAS could not read it as it lies."""
-    if _has_dense_rows(array) and array.strides[0] >= array.shape[-1] * array.itemsize:
+def _dense(a: Any, array: Array, apart: Array | None = None) -> Generator[Any, None, Array]:
+    """The array, or a copy of it if BLAS could not read it as it lies, or if it is the memory of `apart`: NumPy takes
+    another routine for x.T @ x, with other bits, and whether both operands are one array is no matter of the values."""
+    one = apart is not None and array.ctypes.data == apart.ctypes.data
+    if not one and _has_dense_rows(array) and array.strides[0] >= array.shape[-1] * array.itemsize:
         return array
     copy: Array = a.scratch(array.shape, array.dtype)
     yield np.copyto, (copy, array)
