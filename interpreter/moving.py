@@ -61,6 +61,10 @@ def bind_moving(
     place = _place(instruction, operand, access)
     window = (places(binder, access, place.legal), bits_of(stored))
     index = index_array(binder, access)
+    if operand.is_output and sum(other.is_output for other, _ in instruction.pairs) > 1:
+        asked = index  # another output may overwrite it
+        index = binder.scratch.array(asked.shape, asked.dtype)
+        binder.before.append((np.copyto, (index, asked)))
     mark = binder.marks.get(operand.name)
     if operand.direction != "out":
         fetch = (READERS[dynamic.kind], (window[1], window[0], index, place, mark))

@@ -75,7 +75,9 @@ class _CorePlan:
         self.written = WrittenFlags(self.binder, undecided_tensors(line))
         self.binder.written = self.written.window
         self.binder.images = bool(groups)
-        self.births, self.deaths = _lifetimes(line, shared.union(plan.external, plan.shared.names()))
+        others = shared.union(plan.external, plan.shared.names())
+        self.births, self.deaths = _lifetimes(line, others)
+        self.renewed, _ = _lifetimes(line, {b.name for b in plan.program.buffers} - shared)
         self._place(plan.program, groups)
         self._nodes(nodes, self.calls, None)
         self.start += [(self.registers.clear, ()), *self.written.restart()]
@@ -86,12 +88,14 @@ class _CorePlan:
         for node in nodes:
             if isinstance(node, Loop):
                 self._own_before(node)
+                self._renew(loop)
                 self._loop(node)
                 self.shadows.loop = loop
                 continue
             for buffer in self.births.get(self.index, ()):
                 if buffer not in self.blocks:
                     self._own(buffer)
+            self._renew(loop)
             self.calls += self.written.before(node)
             self._append(node)
             self.calls += self.written.wrote(node)
@@ -100,6 +104,12 @@ class _CorePlan:
                 self.blocks.release(buffer)
             self.index += 1
         self.calls = outer
+
+    def _renew(self, loop: Loop | None) -> None:
+        """Tiles that the user laid over others have one block, but what is written to them is nothing in each pass."""
+        for buffer in self.renewed.get(self.index, ()):
+            if buffer.loop is loop:
+                self.calls += self.written.made(buffer)
 
     def _own_before(self, loop: Loop) -> None:
         """Make the blocks of tensors from outside the loop that its first instruction is the first to need."""
