@@ -3,7 +3,7 @@
 The addresses are known, so the proof is a walk with one mask per tensor: whole-tensor writes set a flag, partial ones
 a mask. Bodies of loops on the device are walked once, in order; a dynamic address counts as written everywhere. Tiles
 that the user placed over each other also carry, per byte, which tile wrote it last: reading bytes of one's own that
-another tile has overwritten since is reported as aliasing.
+another tile has surely overwritten since is reported as aliasing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def check_initialised(program: Program, *, strict: bool = True) -> frozenset[str
 
     With `strict=False` such reads become warnings. Returns the names of the buffers that must be filled with the
     documented poison before the run: those read uninitialised, results that are not written completely, and those of
-    which only the run tells what is written (by dynamic addresses, or in loops that may not run).
+    which only the run tells what is written, or which part of them is read (by dynamic addresses, or in loops that may
+    not run).
     """
     walk = _Walk(program, strict)
     for core, nodes in enumerate(program.cores):
@@ -104,7 +105,7 @@ class _Walk:
                 self._owned(instruction, access)
         for access in instruction.writes():
             if access.buffer.name in self.owners:
-                self.owners.wrote(access)
+                self.owners.wrote(access, instruction.written_in_part(access))
             if access.buffer.name not in self.complete:
                 self._write(access, instruction.written_in_part(access))
 
@@ -128,13 +129,17 @@ class _Walk:
     def _read(self, instruction: Instruction, access: Access) -> None:
         buffer = access.buffer
         mask = self.masks.get(buffer.name)
-        if mask is not None and access.dynamic is not None:
-            return
-        if mask is not None and mask.view(access).all():
+        reached = access if access.dynamic is None else access.reachable()
+        if mask is not None and mask.view(reached).all():
             if mask.all():
                 self.complete.add(buffer.name)
             return
-        if buffer.name in self.owners and self.owners.written(access):
+        beneath = buffer.name in self.owners and self.owners.written(access)
+        if access.dynamic is not None and (mask is not None or beneath):
+            # Some place may be written; at another, the run must see the poison and not what a tile before left there.
+            self.undecided.add(buffer.name)
+            return
+        if beneath:
             return
         operand = _operand(instruction, access)
         error = _uninitialised(instruction, operand, access, mask)

@@ -6,9 +6,16 @@ import numpy as np
 
 from nki.ir.program import Access, Buffer
 
+_NOBODY = -1
+_UNDECIDED = -2
+"""The run decides whether a tile has written the byte: it may be anyone's, and nothing is reported because of it."""
+
 
 class Owners:
-    """Byte maps of the address ranges in which user-placed tiles overlap."""
+    """Byte maps of the address ranges in which user-placed tiles overlap.
+
+    Where the device decides the place of a window, its bytes are all that the legal places reach, gaps included.
+    """
 
     def __init__(self, buffers: list[Buffer]) -> None:
         self._buffers = {
@@ -23,7 +30,7 @@ class Owners:
             self._own[buffer.name] = np.zeros((buffer.partitions, buffer.partition_bytes), np.bool_)
         for key, corners in ends.items():
             rows, columns = (max(sizes) for sizes in zip(*corners))
-            self._maps[key] = np.full((rows, columns), -1, np.int32)
+            self._maps[key] = np.full((rows, columns), _NOBODY, np.int32)
 
     def __contains__(self, name: str) -> bool:
         return name in self._buffers
@@ -36,6 +43,8 @@ class Owners:
 
     def _bytes(self, access: Access, grid: np.ndarray) -> np.ndarray:
         """The entries of the bytes of a window; `grid` has the tile's partitions and bytes."""
+        if access.dynamic is not None:
+            access = access.reachable()
         size = access.dtype.itemsize
         partition, column = divmod(access.offset, access.row)
         first = access.strides[0] // access.row * grid.strides[0]
@@ -44,24 +53,31 @@ class Owners:
         shape = (*access.shape, size)
         return np.lib.stride_tricks.as_strided(corner, shape, (first, *rest, grid.itemsize))
 
-    def wrote(self, access: Access) -> None:
-        """The window's tile owns its bytes now."""
+    def wrote(self, access: Access, in_part: bool) -> None:
+        """The window's tile owns its bytes now; `in_part` if only the run tells which of them it has written."""
         buffer = access.buffer
-        self._bytes(access, self._tile(buffer))[...] = self._ids[buffer.name]
+        number = self._ids[buffer.name]
+        owner = self._bytes(access, self._tile(buffer))
+        if in_part:
+            owner[owner != number] = _UNDECIDED
+            return
+        owner[...] = number
         self._bytes(access, self._own[buffer.name])[...] = True
 
     def written(self, access: Access) -> bool:
-        """Whether some tile has written every byte of the window."""
-        return bool((self._bytes(access, self._tile(access.buffer)) >= 0).all())
+        """Whether some tile may have written every byte of the window, at one of its places."""
+        written = self._bytes(access, self._tile(access.buffer)) != _NOBODY
+        return bool(written.all() if access.dynamic is None else written.any())
 
     def overwritten_by(self, access: Access) -> Buffer | None:
-        """Another tile that overwrote bytes of the window after their own tile had written them."""
+        """Another tile that surely overwrote bytes of the window, wherever it is, after their own tile had written
+        them."""
         owner = self._bytes(access, self._tile(access.buffer))
         own = self._bytes(access, self._own[access.buffer.name])
-        stolen = owner[own & (owner != self._ids[access.buffer.name])]
-        if not stolen.size:
+        stolen = own & (owner >= 0) & (owner != self._ids[access.buffer.name])
+        if not stolen.any() or (access.dynamic is not None and not stolen.all()):
             return None
-        return list(self._buffers.values())[int(stolen[0])]
+        return list(self._buffers.values())[int(owner[stolen][0])]
 
 
 def _end(buffer: Buffer) -> tuple[int, int]:
