@@ -126,9 +126,14 @@ def test_the_release() -> None:
 
 
 def test_the_table_has_the_whole_release() -> None:
+    """Of our names, an instruction may be newer than the table; its documentation then says where it comes from."""
     assert len(RELEASE) > 290
     listed = {row["name"] for row in RELEASE if row["module"] == "nki.isa"}
-    assert {name for name in nisa.__all__ if name.islower()} <= listed
+    newer = {name: getattr(nisa, name) for name in nisa.__all__ if name.islower() and name not in listed}
+    sourced = {
+        name for name, call in newer.items() if hasattr(call, "instruction") and "Sources:" in call.__doc__
+    }
+    assert newer.keys() == sourced
     assert {row["name"] for row in RELEASE if row["module"] == "nki.collectives"} <= {*dir(ncc)}
 
 

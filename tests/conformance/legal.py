@@ -1,7 +1,8 @@
 """A small legal call of every instruction, derived from its declaration. Tests nothing; `test_registry.py` uses it.
 
 Sizes come from the dimension letters, dtypes and memories from the operands; what the rules of an instruction tie
-together (a permuted shape, a count) stands in `TIED`. The call goes through the public function, inside a kernel.
+together (a permuted shape, a count) stands in `TIED`, or is `LEGAL` in its own test file, see `tests/isa/ties.py`. The
+call goes through the public function, inside a kernel.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import nki
 import nki.collectives
 import nki.isa as nisa
 import nki.language as nl
-from nki.dtypes import DType, as_dtype
+from nki.dtypes import ALL, DType, as_dtype
 from nki.enums import MemoryRegion
 from nki.errors import NkiError
 from nki.ir.instruction import REGISTRY, Instruction
 from nki.ir.operands import REQUIRED, Attribute, Operand, RegisterOperand
+from tests.isa.ties import PLACES, declared, dimensions, size_of
 
 F = 8
 SIZES = {"P": 16, "K": 32, "M": 2, "N": 4, "F": F}
@@ -51,11 +53,11 @@ TIED: dict[str, dict[str, Any]] = {
     "dma_transpose": {"src": "P F", "dst": "F P"},
     "iota": {"pattern": [[1, F]]},
     "local_gather": {"src_buffer": "P F", "index": "P 1", "dst": "P 16"},
-    "nc_matmul": {"dst": "M N"},
+    "nc_matmul": {"dst": "M N float32"},
     "nc_matmul_mx": {"dst": "M N", "stationary_scale": "4 M", "moving_scale": "4 N"},
     "nc_n_gather": {"data": "P F"},
     "nc_stream_shuffle": {"src": "32 F", "dst": "32 F", "shuffle_mask": [31, *range(31)]},
-    "nc_transpose": {"data": "P F", "dst": "F P"},
+    "nc_transpose": {"data": "P F", "dst": "F P psum"},
     "nonzero_with_count": {"src": "P F", "dst": "P F+1"},
     "quantize_mx": {"src": "K F", "dst": "K F/4", "dst_scale": "4 F/4"},
     "rand_get_state": {"dst": "P 6"},
@@ -70,8 +72,6 @@ TIED: dict[str, dict[str, Any]] = {
     "topk": {"src": "P 1", "val_dst": "P M", "idx_dst": "P M", "n": F},
     "activate2": {"op": nl.copy, "op0": nl.multiply, "op1": nl.add},
 }
-IN_PSUM = {"nc_transpose": "dst"}
-ALWAYS_FLOAT32 = {"nc_matmul": "dst"}
 _CANDIDATES = (nl.add, nl.copy, nl.greater_equal, nl.multiply, 1, True, [[1, F]], "text")
 
 
@@ -158,9 +158,14 @@ def first_input(cls: type[Instruction]) -> Operand:
     return next((o for o in tensors if o.direction == "in"), tensors[0])
 
 
+def tied(mnemonic: str) -> dict[str, Any]:
+    """What the rules of an instruction tie together."""
+    return TIED.get(mnemonic) or declared(mnemonic)
+
+
 def legal(cls: type[Instruction], dtype: DType, **sizes: int) -> Call:
     """A small call whose first input has this dtype; `sizes` replaces those of some dimension letters."""
-    tied = TIED.get(cls.mnemonic, {})
+    known = tied(cls.mnemonic)
     tensors: dict[str, Spec] = {}
     others: dict[str, Any] = {}
     for name, parameter in cls.parameters.items():
@@ -168,24 +173,22 @@ def legal(cls: type[Instruction], dtype: DType, **sizes: int) -> Call:
             if parameter.optional and not parameter.nullable:
                 continue
             if parameter.scalar:
-                others[name] = tied.get(name, 1.0)
+                others[name] = known.get(name, 1.0)
             else:
-                wanted = ALWAYS_FLOAT32.get(cls.mnemonic) == name
-                kind = as_dtype("float32") if wanted else dtype
-                tensors[name] = _spec(
-                    parameter, tied.get(name, ""), kind, {**SIZES, **sizes}, IN_PSUM.get(cls.mnemonic) == name
-                )
+                tensors[name] = _spec(parameter, known.get(name, ""), dtype, {**SIZES, **sizes})
         elif isinstance(parameter, (Attribute, RegisterOperand)) and parameter.default is REQUIRED:
-            others[name] = tied.get(name) if name in tied else _value(parameter)
-        elif name in tied:
-            others[name] = tied[name]
+            others[name] = known.get(name) if name in known else _value(parameter)
+        elif name in known:
+            others[name] = known[name]
     return Call(cls.mnemonic, tensors, others)
 
 
-def _spec(operand: Operand, shape: str, dtype: DType, sizes: dict[str, int], in_psum: bool) -> Spec:
-    dims = shape.split() or operand.dims if len(operand.dims) > 1 or shape else ("P", "F")
-    kinds = (dtype, as_dtype("float32"), *sorted(operand.dtypes))
-    memories = (nl.psum,) if in_psum else (nl.sbuf, nl.psum, nl.shared_hbm)
+def _spec(operand: Operand, words: str, dtype: DType, sizes: dict[str, int]) -> Spec:
+    dims = dimensions(words) or (operand.dims if len(operand.dims) > 1 else ("P", "F"))
+    fixed = [word for word in words.split() if word in PLACES]
+    wanted = [as_dtype(word) for word in fixed if word in ALL]
+    kinds = (*wanted, dtype, as_dtype("float32"), *sorted(operand.dtypes))
+    memories = (nl.psum,) if "psum" in fixed else (nl.sbuf, nl.psum, nl.shared_hbm)
     return Spec(
         tuple(_size(word, axis, sizes) for axis, word in enumerate(dims)),
         next(kind for kind in kinds if kind in operand.dtypes),
@@ -196,12 +199,9 @@ def _spec(operand: Operand, shape: str, dtype: DType, sizes: dict[str, int], in_
 
 
 def _size(word: str, axis: int, sizes: dict[str, int]) -> int:
-    """`16`, a letter, `F+1` or `F/4`."""
-    if word.isdigit():
-        return int(word)
-    letter, sign, number = word[0], word[1:2], word[2:]
-    size = sizes.get(letter, sizes["F" if axis else "P"])
-    return size + int(number) if sign == "+" else size // int(number) if sign == "/" else size
+    """The size of a dimension; letters without one get that of `P` or `F`."""
+    found = size_of(word, sizes)
+    return sizes["F" if axis else "P"] if found is None else found
 
 
 def _value(attribute: Any) -> Any:
@@ -211,4 +211,6 @@ def _value(attribute: Any) -> Any:
         except (NkiError, TypeError, ValueError, AttributeError):
             continue
         return candidate
-    raise LookupError(f"no value for {attribute.name}")
+    raise LookupError(
+        f"no value for {attribute.name}: give one as LEGAL in the instruction's test, see tests/isa/ties.py"
+    )

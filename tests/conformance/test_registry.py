@@ -19,7 +19,8 @@ from nki.ir.instruction import REGISTRY
 from nki.ir.operands import REQUIRED
 from nki.target import get_target
 from nki.target_facts import GENERATIONS
-from tests.conformance.legal import ELSEWHERE, TIED, Call, first_input, legal
+from tests.conformance.legal import ELSEWHERE, TIED, Call, first_input, legal, tied
+from tests.isa.ties import declared, dimensions, size_of
 from tests.source_tree import ROOT
 
 NAMES = [
@@ -66,6 +67,18 @@ def test_what_is_left_out_exists() -> None:
     for reason in ELSEWHERE.values():
         folder = reason.partition("tests/")[2] or f"conformance/{reason.rpartition(' ')[2]}"
         assert (ROOT / "tests" / folder).exists(), reason
+
+
+def test_words_of_an_instructions_own_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`LEGAL` of a test file, which goes where the tables of this folder go."""
+    assert declared("tensor_copy") == {} and dimensions("P F/4 float32 psum") == ["P", "F/4"]
+    assert [size_of(word, {"F": 8}) for word in ("16", "F", "F+1", "F/4", "N")] == [16, 8, 9, 2, None]
+    words = {"src": "P F bfloat16", "dst": "4 F/2 psum", "name": "it"}
+    monkeypatch.setattr("tests.conformance.legal.declared", {"tensor_copy": words}.get)
+    call = legal(REGISTRY["tensor_copy"], dtypes.float32)
+    src, dst = call.tensors["src"], call.tensors["dst"]
+    assert (src.dtype, dst.dtype, dst.memory) == (dtypes.bfloat16, dtypes.float32, MemoryRegion.psum)
+    assert dst.shape == (4, src.shape[1] // 2) and call.others == {"name": "it"}
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -164,11 +177,7 @@ def shared_letters(name: str) -> Iterator[tuple[str, int]]:
     letters = [letter for operand in present for letter in operand.dims if letter.isalpha()]
     for operand in present:
         for axis, letter in enumerate(operand.dims):
-            if (
-                len(operand.dims) == 2
-                and letters.count(letter) > 1
-                and operand.name not in TIED.get(name, {})
-            ):
+            if len(operand.dims) == 2 and letters.count(letter) > 1 and operand.name not in tied(name):
                 yield operand.name, axis
 
 

@@ -31,12 +31,13 @@ from nki.ir.program import Access, Buffer, Program, Shape, row_major
 from nki.span import UNKNOWN, Frame, Span
 from nki.target import get_target
 from tests.ir.device import fill, placed, register_operand
+from tests.isa.ties import declared, dimensions, size_of, value_of
 
 TRIES = 60
 """How often a refused instruction is made anew before it is left out."""
 
 SIZES = (1, 1, 2, 3, 4, 6, 8, 16, 32)
-TIED: dict[str, dict[str, str]] = {
+TIED: dict[str, dict[str, Any]] = {
     "nc_matmul_mx": {"dst": "M N", "stationary_scale": "4 M", "moving_scale": "4 N", "K": "32", "M": "2"},
     "quantize_mx": {"src": "32 8", "dst": "32 2", "dst_scale": "4 2"},
     "topk": {"src": "16 1", "n": "8"},
@@ -201,7 +202,7 @@ class Maker:
             return self.pick(self.numbers)
         memory = self.pick(sorted(operand.memories, key=lambda m: m.value))
         dtype = usual if usual in operand.dtypes and self.often(0.8) else self.pick(sorted(operand.dtypes))
-        dims = [int(d) if d.isdigit() else sizes.get(d) or self.pick(SIZES) for d in dims or operand.dims]
+        dims = [size_of(word, sizes) or self.pick(SIZES) for word in dims or operand.dims]
         if len(dims) == 1:
             shape = (1, *dims) if self.often() else (*dims, 1)
             return placed(self, operand, self.window(shape, dtype, memory))
@@ -221,17 +222,19 @@ class Maker:
         """One unverified instruction; `None` if the pool has no value for some attribute."""
         letters = {letter for operand in cls.operands for letter in operand.dims if letter.isalpha()}
         sizes = {letter: self.pick(SIZES) for letter in sorted(letters)}
-        tied = TIED.get(cls.mnemonic, {}) if self.often(0.8) else {}
+        tied = (TIED.get(cls.mnemonic) or declared(cls.mnemonic)) if self.often(0.8) else {}
         sizes.update({letter: int(tied[letter]) for letter in sizes if letter in tied})
         usual = self.pick(ALL)
         values: dict[str, Any] = {}
         for name, spec in cls.parameters.items():
             if isinstance(spec, Operand):
-                values[name] = self.operand(spec, sizes, usual, tied.get(name, "").split())
+                wanted = tied.get(name, "")
+                number = not isinstance(wanted, str)
+                values[name] = wanted if number else self.operand(spec, sizes, usual, dimensions(wanted))
             elif isinstance(spec, RegisterOperand):
                 values[name] = register_operand(self, spec)
             elif isinstance(spec, Attribute):
-                values[name] = int(tied[name]) if name in tied else self.attribute(spec)
+                values[name] = value_of(spec, tied[name]) if name in tied else self.attribute(spec)
             else:
                 values[name] = self.pick([Engine.unknown, *cls.engines])
         missing = any(value is REQUIRED for value in values.values())

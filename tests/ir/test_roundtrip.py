@@ -88,7 +88,9 @@ def test_each_instruction(name: str) -> None:
         check_identity(program)
         if any(program.instructions()):
             return
-    pytest.fail(f"no legal {name} was made: give tests/ir/strategies.py the values that it needs")
+    pytest.fail(
+        f"no legal {name} was made: say what its rules want: LEGAL in its test, see tests/isa/ties.py"
+    )
 
 
 MARKS = "()[]{}<>%#@$'\":,.=-+0123456789 \n\\_aé"

@@ -12,7 +12,7 @@ import nki.language as nl
 from nki.isa.activate2 import BYPASS
 from tests.ir.strategies import TIED
 
-DIMS: dict[str, dict[str, str]] = {
+DIMS: dict[str, dict[str, Any]] = {
     **TIED,
     "topk": {**TIED["topk"], "P": "16"},
     "nc_transpose": {"dst": "8 16", "data": "16 8"},

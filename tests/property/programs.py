@@ -27,6 +27,7 @@ from nki.isa.activation_functions import ACTIVATIONS
 from nki.isa.alu import ALU
 from nki.target import get_target
 from tests.ir.strategies import accepted
+from tests.isa.ties import declared, dimensions, size_of, value_of
 from tests.property.hints import ATTRIBUTES, DIMS, INDICES, PLACES
 from tests.property.playing import LARGEST_INDEX, NEW, Call, Player, Repeat, Tile
 from tests.property.windows import Windows
@@ -186,7 +187,7 @@ class Maker(Windows):
     def values(self, cls: type[Instruction]) -> dict[str, Any] | None:
         """Values for the parameters of one instruction; `None` if there is none for some."""
         hinted = self.often(0.85)
-        tied = DIMS.get(cls.mnemonic, {}) if hinted else {}
+        tied = (DIMS.get(cls.mnemonic) or declared(cls.mnemonic)) if hinted else {}
         known = ATTRIBUTES.get(cls.mnemonic, {}) if hinted else {}
         letters = sorted({d for operand in cls.operands for d in operand.dims if d.isalpha()})
         usual_sizes = self.often(0.7)
@@ -199,11 +200,13 @@ class Maker(Windows):
                 value = self.pick(known[name])
             elif isinstance(spec, Operand):
                 place = PLACES.get((cls.mnemonic, name), ()) if hinted else ()
-                value = self.operand(spec, sizes, usual, tied.get(name, "").split(), place)
+                wanted = tied.get(name, "")
+                number = not isinstance(wanted, str)
+                value = wanted if number else self.operand(spec, sizes, usual, dimensions(wanted), place)
             elif isinstance(spec, RegisterOperand):
                 value = self.register(spec)
             elif isinstance(spec, Attribute):
-                value = int(tied[name]) if name in tied else self.attribute(spec)
+                value = value_of(spec, tied[name]) if name in tied else self.attribute(spec)
             else:
                 value = self.pick([Engine.unknown, Engine.unknown, *cls.engines])
             if value is REQUIRED:
@@ -242,7 +245,7 @@ class Maker(Windows):
         memory = MemoryRegion[place[0]] if place else self.pick(memories or [hbm])
         dtype = usual if usual in spec.dtypes and self.often(0.8) else self.pick(sorted(spec.dtypes))
         dtype = as_dtype(place[1]) if len(place) > 1 else dtype
-        found = [int(d) if d.isdigit() else sizes.get(d) or self.pick(SIZES) for d in dims or spec.dims]
+        found = [size_of(word, sizes) or self.pick(SIZES) for word in dims or spec.dims]
         shape = self.shape_of(found)
         if spec.name in INDICES and not spec.is_output and self.often(0.9):
             return self.window(shape, dtype, memory, self.fixed)
