@@ -82,9 +82,10 @@ class Target(Limits, EngineTiming, DmaTiming):
         denominator = self._clocks_mhz[unit] * divisor
         return (cycles * _TWICE_PS_PER_US + denominator) // (2 * denominator)
 
-    def dma_bytes_ps(self, nbytes: int, percent: int = 100) -> int:
-        """Time in which one DMA engine moves `nbytes` at `percent` of its planning rate."""
-        denominator = self.dma_engine_bytes_per_us * percent
+    def dma_bytes_ps(self, nbytes: int, percent: int = 100, *, store: bool = False) -> int:
+        """Time in which one DMA engine moves `nbytes` at `percent` of its rate; store: from SBUF to HBM."""
+        rate = self.dma_engine_store_bytes_per_us if store else self.dma_engine_bytes_per_us
+        denominator = rate * percent
         return (nbytes * 100 * _TWICE_PS_PER_US + denominator) // (2 * denominator)
 
     # Limits

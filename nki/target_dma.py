@@ -53,6 +53,13 @@ class DmaTiming:
     dma_engine_peak_bytes_per_us: int = row(
         "theoretical rate of an engine", (27_200, 27_200, 38_400), PUBLISHED, DMA_OVERVIEW
     )
+    dma_engine_store_bytes_per_us: int = row(
+        "rate of an engine that writes to HBM",
+        (17 * GB_PER_S, 26_800, 33 * GB_PER_S),
+        (ESTIMATE, DERIVED, ESTIMATE),
+        f"32 KiB on one engine in figure 3 of {DMA_OVERVIEW} (trn2): loaded in 1416 ns, which is the planning rate, "
+        "stored in 1222 ns; no such pair for the others: the planning rate",
+    )
     dma_descriptor_ps: int = row(
         "what a descriptor costs an engine beyond its bytes",
         5 * NS,
@@ -76,12 +83,12 @@ class DmaTiming:
         f"299-332 ns in figure 3 of {DMA_OVERVIEW} (trn2); others assumed alike",
     )
     dma_queue_floor_ps: int = row(
-        "least interval of two DMAs of one queue; makes the knee at small rows",
-        (340 * NS, 608 * NS, 608 * NS),
+        "least interval of two DMAs of one queue",
+        (340 * NS, 150 * NS, 150 * NS),
         ESTIMATE,
-        f"trn2: 608 ns a 128-row load, small or large, in the v2 profile of {TUTORIAL}; the chart without "
-        f"labels in figure 1 of {DMA_OVERVIEW} gives 860 ns. trn1: three 128-row transfers a microsecond in "
-        "public runs of small copies",
+        "trn1: three 128-row transfers a microsecond in public runs of small copies. trn2: none is published "
+        "beyond what starting them costs (dma_swdge_issue_ps, dma_hwdge_issue_ps; they make the knee at small "
+        "rows); as dma_static_issue_ps. trn3 as trn2",
     )
 
     # Static rings (dge_mode.none)

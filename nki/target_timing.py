@@ -127,10 +127,10 @@ class EngineTiming:
         f"{THROTTLING}: about half; the first matmuls of profile_phase_2.png start 421 ns apart",
     )
     tensor_rearm_percent: int = row(
-        "utilisation of a window under which the limit returns",
+        "utilisation of a window under which the limit returns; a product on no more cells of the array never lifts it",
         (0, 50, 50),
         (ESTIMATE, PUBLISHED, PUBLISHED),
-        f"{THROTTLING}; nothing is said of trn1",
+        f"{THROTTLING}, which counts utilisation in operations; nothing is said of trn1",
     )
 
     # Vector engine

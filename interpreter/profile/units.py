@@ -52,6 +52,7 @@ _WAITING: Final = {
     timeline.BANK_CONFLICT: ("resource", "a PSUM bank"),
     timeline.WARM_UP: ("resource", "the Tensor engine to warm up"),
     timeline.LOOP: ("engine", "the turn of a loop"),
+    timeline.BARRIER: ("engine", "the other core"),
 }
 """For each reason of the time model: its group, and the words that follow "waits for"."""
 

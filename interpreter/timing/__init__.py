@@ -1,7 +1,8 @@
 """Time: how long a program takes on a target, and why. Values are never looked at.
 
 Reading order: `timeline.py` (the answer), `charges.py` and `dma.py` (what an instruction costs), `resources.py` (what
-is shared), `schedule.py` (when everything happens), `report.py` and `critical.py` (why).
+is shared), `schedule.py`, `in_order.py` and `out_of_order.py` (when everything happens), `together.py` (several cores),
+`report.py` and `critical.py` (why).
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interpreter.timing.charges import Charge, charge_of
-from interpreter.timing.schedule import CoreSchedule
+from interpreter.timing.in_order import InOrder
+from interpreter.timing.out_of_order import OutOfOrder
+from interpreter.timing.schedule import Meetings
 from interpreter.timing.timeline import Timeline
+from interpreter.timing.together import run_together
 from interpreter.timing.turns import turns_of
 from nki.ir.dependency import Dependency
 from nki.ir.order import Test
@@ -42,9 +46,9 @@ def time_program(
     if schedule == "auto":
         schedule = "program" if "fixed_order" in program.flags else "compiler"
     known: dict[object, Charge] = {}
-    traces = []
-    for core, nodes in enumerate(program.cores):
-        instructions = list(flatten(nodes))
+    cores = [list(flatten(nodes)) for nodes in program.cores]
+    costs: list[list[Charge]] = []
+    for instructions in cores:
         charges = []
         for instruction in instructions:
             key = instruction.key()
@@ -52,8 +56,13 @@ def time_program(
             if charge is None:
                 charge = known[key] = charge_of(instruction, machine, dge == "static")
             charges.append(charge)
-        turns = turns_of(tests[core], charges, instructions) if tests else []
-        state = CoreSchedule(core, instructions, charges, machine, schedule == "compiler", turns)
-        traces.append(state.run(dependencies[core]))
+        costs.append(charges)
+
+    def start(core: int) -> Meetings:
+        turns = turns_of(tests[core], costs[core], cores[core]) if tests else []
+        kind = OutOfOrder if schedule == "compiler" else InOrder
+        return kind(core, cores[core], costs[core], machine, turns).run(dependencies[core])
+
+    traces = run_together(cores, start)
     launch = machine.launch_start_ps + machine.launch_end_ps
     return Timeline(machine, schedule, launch, tuple(traces))

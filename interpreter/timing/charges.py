@@ -14,6 +14,7 @@ from interpreter.timing.dma import DmaCharge, dma_charge
 from nki.enums import MemoryRegion
 from nki.enums import engine as Engine
 from nki.ir.cost import Phase
+from nki.ir.effects import RENDEZVOUS
 from nki.ir.instruction import Instruction
 from nki.target import Target
 
@@ -22,8 +23,9 @@ ENGINES = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd, Engine.sy
 
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC = range(len(ENGINES))
 
-SIMPLE, SHARING, STREAMING, DMA = range(4)
-"""How an instruction is scheduled: alone, with ports or tables, with steps behind the engine's back, as a DMA."""
+SIMPLE, SHARING, STREAMING, DMA, MEETING, EXCHANGE = range(6)
+"""How an instruction is scheduled: alone, with ports or tables, with steps behind the engine's back, as a DMA, when the
+other core has come to its counterpart, as a DMA that moves data then."""
 
 
 class StreamStep(NamedTuple):
@@ -33,6 +35,8 @@ class StreamStep(NamedTuple):
     interval: int
     latency: int
     kind: str
+    throttled: int
+    """Time of it that the reduced rate of its engine adds."""
 
 
 @dataclass(eq=False)
@@ -60,7 +64,8 @@ def charge_of(instruction: Instruction, target: Target, static: bool) -> Charge:
     phases = instruction.cost(target)
     if any(phase.transfer for phase in phases):
         dma = dma_charge(instruction, phases, target, static)
-        return Charge(ENGINES.index(dma.engine), DMA, dma.issue, 0, "dma", dma=dma)
+        way = EXCHANGE if RENDEZVOUS in instruction.effects else DMA
+        return Charge(ENGINES.index(dma.engine), way, dma.issue, 0, "dma", dma=dma)
     unit = _queue_of(instruction)
     lane = ENGINES.index(unit)
     steps = tuple(_steps(phases, unit, target))
@@ -71,6 +76,8 @@ def charge_of(instruction: Instruction, target: Target, static: bool) -> Charge:
     way = SHARING if table or ports or banks else SIMPLE
     if lane == TENSOR or any(step.background for step in steps):
         way = STREAMING
+    if RENDEZVOUS in instruction.effects:
+        way = MEETING
     kind = steps[-1].kind if steps else ""
     return Charge(lane, way, interval, latency + target.semaphore_signal_ps, kind, table, ports, banks, steps)
 
@@ -86,7 +93,8 @@ def _queue_of(instruction: Instruction) -> Engine:
 def _steps(phases: tuple[Phase, ...], unit: Engine, target: Target) -> Iterator[StreamStep]:
     for phase in phases:
         interval, latency = target.cycles_ps(unit, phase.interval), target.cycles_ps(unit, phase.latency)
-        yield StreamStep(phase.background, interval, latency, phase.kind)
+        slower = interval * 100 // target.tensor_cold_percent - interval if phase.throttled else 0
+        yield StreamStep(phase.background, interval + slower, latency, phase.kind, slower)
 
 
 def _span(steps: tuple[StreamStep, ...]) -> tuple[int, int]:

@@ -37,23 +37,25 @@ def _backwards(trace: Trace, target: Target) -> Iterator[tuple[int, str, int]]:
         yield from _own(trace, index, until, target)
         until = trace.start[index]
         delays = trace.delays.get(index, [])
+        beforehand = [] if trace.reordered else [delay for delay in delays if delay[0] in BEFOREHAND]
         for reason, ps in reversed(delays):
-            if reason not in BEFOREHAND:
+            if (reason, ps) not in beforehand:
                 yield index, reason, ps
                 until -= ps
         dependency = trace.cause[index]
-        before = trace.before[index]
-        ready = 0 if dependency is None else trace.visible[dependency.on] + target.semaphore_wake_ps
-        beforehand = [(reason, ps) for reason, ps in reversed(delays) if reason in BEFOREHAND]
+        before = trace.before(index, until)
+        ready = trace.satisfied(index, target)
         was_free = trace.end[before] if before >= 0 else 0
         free = was_free + sum(ps for _, ps in beforehand)
         yield index, ENGINE, until - max(ready, free)
         if dependency is not None and ready >= free:
-            yield index, SEMAPHORE, target.semaphore_wake_ps
+            until = ready
+            if not trace.in_engine(index, dependency):
+                yield index, SEMAPHORE, target.semaphore_wake_ps
+                until = trace.visible[dependency.on]
             index = dependency.on
-            until = trace.visible[index]
         else:
-            for reason, ps in beforehand:
+            for reason, ps in reversed(beforehand):
                 yield index, reason, ps
             index = before
             until = was_free

@@ -53,9 +53,12 @@ def dma_charge(
     writes = instruction.writes()
     rows = _rows_by_engine(reads, writes, target)
     services = [0] * target.dma_engines
+    from_hbm = any(access.memory.is_hbm for access in reads)
+    into_hbm = any(access.memory.is_hbm for access in writes)
+    stores = into_hbm and not from_hbm
     for transfer in transfers:
         percent = max(1, round(transfer.efficiency * _PERCENT))
-        moved = target.dma_bytes_ps(transfer.total_bytes, percent)
+        moved = target.dma_bytes_ps(transfer.total_bytes, percent, store=stores)
         moved += transfer.descriptors * target.dma_descriptor_ps * _PERCENT // percent
         total = sum(rows)
         for position, share in enumerate(rows):
@@ -68,8 +71,8 @@ def dma_charge(
         tuple(services),
         sum(transfer.total_bytes for transfer in transfers),
         descriptors,
-        any(access.memory.is_hbm for access in reads),
-        any(access.memory.is_hbm for access in writes),
+        from_hbm,
+        into_hbm,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from interpreter.timing.charges import ENGINES
 from interpreter.timing.timeline import (
+    BARRIER,
     BEFOREHAND,
     BUFFER,
     DATA,
@@ -66,16 +67,20 @@ def dma_stretches(trace: Trace, index: int) -> Iterator[Stretch]:
     move = trace.moves[index]
     yield trace.start[index], move.issued, ISSUE
     yield move.issued, move.ready, DMA_LATENCY
-    yield move.ready, move.start, DMA_QUEUE
+    yield move.ready, move.met, BARRIER
+    yield move.met, move.start, DMA_QUEUE
     yield move.start, move.done, DMA_BANDWIDTH
     yield move.done, trace.visible[index], DMA_LATENCY
 
 
-def waiting_for(trace: Trace, dependency: Dependency, target: Target) -> Iterator[Stretch]:
+def waiting_for(trace: Trace, index: int, dependency: Dependency, target: Target) -> Iterator[Stretch]:
     """What the time until a dependency is satisfied is to be called."""
     on = dependency.on
     visible = trace.visible[on]
     reason = _BY_KIND[dependency.kind]
+    if trace.in_engine(index, dependency):
+        yield 0, trace.end[on], reason
+        return
     if on in trace.moves and reason != BUFFER:
         yield 0, trace.start[on], ISSUE
         yield from dma_stretches(trace, on)
@@ -92,22 +97,24 @@ def explain(trace: Trace, index: int, since: int, target: Target) -> Iterator[Wa
     start = trace.start[index]
     dependency = trace.cause[index]
     lane = ENGINES[trace.charges[index].lane].name
-    before = trace.before[index]
-    free = trace.end[before] if before >= 0 else 0
     delays = trace.delays.get(index, [])
+    beforehand = [] if trace.reordered else [delay for delay in delays if delay[0] in BEFOREHAND]
+    after = [delay for delay in delays if delay not in beforehand]
+    begun = start - sum(ps for _, ps in after)
+    before = trace.before(index, begun)
+    free = trace.end[before] if before >= 0 else 0
     stretches: list[tuple[int, int, str, int | None]] = []
-    for reason, ps in delays:
-        if reason in BEFOREHAND:
-            stretches.append((free, free + ps, reason, None))
-            free += ps
+    for reason, ps in beforehand:
+        stretches.append((free, free + ps, reason, None))
+        free += ps
     if dependency is not None:
-        stretches += [(a, b, why, dependency.on) for a, b, why in waiting_for(trace, dependency, target)]
-    begun = start - sum(ps for reason, ps in delays if reason not in BEFOREHAND)
+        stretches += [
+            (a, b, why, dependency.on) for a, b, why in waiting_for(trace, index, dependency, target)
+        ]
     stretches.append((0, begun, ENGINE, before if before >= 0 else None))
-    for reason, ps in delays:
-        if reason not in BEFOREHAND:
-            stretches.append((begun, begun + ps, reason, None))
-            begun += ps
+    for reason, ps in after:
+        stretches.append((begun, begun + ps, reason, None))
+        begun += ps
     reached = since
     for _, end, reason, because in stretches:
         end = min(end, start)

@@ -7,15 +7,16 @@ asked for: the schedule leaves a few arrays (`Trace`), from which `report.py` an
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from nki.ir.dependency import Dependency, DependencyKind
 from nki.target import Target
 
 if TYPE_CHECKING:
     from interpreter.timing.charges import Charge
-    from nki.ir.dependency import Dependency
 
 EXECUTE = "execute"
 DATA = "data"
@@ -31,6 +32,7 @@ TABLE_LOAD = "table_load"
 PORT_CONFLICT = "port_conflict"
 BANK_CONFLICT = "bank_conflict"
 WARM_UP = "warm_up"
+BARRIER = "barrier"
 LOOP = "loop"
 
 REASONS: dict[str, str] = {
@@ -49,6 +51,7 @@ REASONS: dict[str, str] = {
     BANK_CONFLICT: "a PSUM bank that another engine holds",
     WARM_UP: "the Tensor engine warming up (critical path only)",
     LOOP: "a loop on the device to take its turn",
+    BARRIER: "the other core, to come to a barrier or an exchange",
 }
 """The closed list of reasons for waiting, and of what the critical path consists of."""
 
@@ -133,6 +136,8 @@ class Move(NamedTuple):
     """Trigger out of the queue's hands."""
     ready: int
     """Latency over: data could move."""
+    met: int
+    """The other core has come, if it is an exchange."""
     start: int
     """The queue's turn has come."""
     done: int
@@ -150,8 +155,8 @@ class Trace:
     visible: array[int]
     cause: list[Dependency | None]
     """The dependency that was satisfied last."""
-    before: array[int]
-    """The instruction before it in its queue, or -1."""
+    reordered: bool
+    """Whether engines did what was ready first, whatever its place in the program."""
     moves: dict[int, Move] = field(default_factory=dict)
     delays: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
     """(reason, ps) of what else kept an instruction from starting, in order of time."""
@@ -164,6 +169,37 @@ class Trace:
     def latency_ps(self) -> int:
         """When the last semaphore shows."""
         return max(self.visible, default=0)
+
+    @cached_property
+    def _ends(self) -> dict[int, list[tuple[int, int]]]:
+        """Per lane, (end, instruction) in order of time."""
+        lanes: dict[int, list[tuple[int, int]]] = {}
+        for index, charge in enumerate(self.charges):
+            lanes.setdefault(charge.lane, []).append((self.end[index], index))
+        for ends in lanes.values():
+            ends.sort()
+        return lanes
+
+    def before(self, index: int, until: int) -> int:
+        """The instruction that its engine had finished last by the time `until`, or -1."""
+        ends = self._ends[self.charges[index].lane]
+        place = bisect_left(ends, (until, index))
+        return ends[place - 1][1] if place else -1
+
+    def satisfied(self, index: int, target: Target) -> int:
+        """When what an instruction depends on was there: its engine's own order needs no semaphore."""
+        dependency = self.cause[index]
+        if dependency is None:
+            return 0
+        if self.in_engine(index, dependency):
+            return self.end[dependency.on]
+        return self.visible[dependency.on] + target.semaphore_wake_ps
+
+    def in_engine(self, index: int, dependency: Dependency) -> bool:
+        """Whether a dependency is a mere order of two instructions of one engine."""
+        on = dependency.on
+        alike = self.charges[on].lane == self.charges[index].lane and on not in self.moves
+        return alike and dependency.kind is not DependencyKind.RAW
 
 
 @dataclass(frozen=True)

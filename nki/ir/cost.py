@@ -41,6 +41,7 @@ class Phase:
     background: the phase may overlap the phase before it on the same engine (loading weights behind a matmul).
     ports: shared resources held during the interval, by name (e.g. "sbuf_shared_port").
     transfer: the data movement of a DMA; then interval and latency are the queue's business and stay 0.
+    throttled: the engine stays at the reduced rate it starts with, because this uses too little of it.
     """
 
     interval: int
@@ -50,3 +51,4 @@ class Phase:
     background: bool = False
     ports: tuple[str, ...] = ()
     transfer: Transfer | None = None
+    throttled: bool = False

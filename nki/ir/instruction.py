@@ -14,7 +14,7 @@ widening, rounding and storing are the machine's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nki.enums import engine as Engine
@@ -178,6 +178,11 @@ class Instruction:
 
     def resolve(self, builder: Builder) -> None:
         """Settle at staging what depends on the instructions before this one (e.g. `accumulate=None`)."""
+
+    def meeting(self) -> Hashable | None:
+        """What an instruction with the effect RENDEZVOUS shares with its counterparts on other cores: those of one key
+        meet in program order."""
+        return None
 
     def open_groups(self) -> list[Access]:
         """The windows of which it must know at run time which elements accumulating instructions have written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from nki import errors
@@ -58,8 +59,11 @@ class core_barrier(Instruction):
         if fault is not None:
             raise fault
 
+    def meeting(self) -> Hashable:
+        return ("barrier",)
+
     def semantics(self, a: Any) -> Steps:
-        yield meet, (("barrier",), None, None, self)
+        yield meet, (self.meeting(), None, None, self)
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         cycles = -(-target.core_barrier_ps * target.clock_mhz(self.engine) // 1_000_000)

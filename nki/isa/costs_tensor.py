@@ -49,9 +49,16 @@ def matmul_phases(
             target.tensor_fill_cycles,
             "transpose" if transpose else "multiply_moving",
             background=behind,
+            throttled=_is_throttled(target, stationary.partitions * columns),
         ),
     )
     return pair * pairs
+
+
+def _is_throttled(target: Target, cells: int) -> bool:
+    """Whether a product keeps so few cells of the array busy that the engine never counts as half utilised: then the
+    limit it starts with stays. Utilisation is counted in operations there, of which full means all cells."""
+    return cells * 100 <= target.tensor_rearm_percent * target.tensor_macs_per_cycle
 
 
 def _load_cycles(target: Target, stationary: Access, columns: int) -> int:

@@ -56,4 +56,4 @@ class scalar_tensor_tensor(ComputeInstruction):
         single = (
             bfloat16 and (self.op0.name, self.op1.name) == ("subtract", "multiply") and self.dst.free % 2 == 0
         )
-        return pair_phases(self, target, self.dst, (self.data, self.operand1), single=single, modes=False)
+        return pair_phases(self, target, self.dst, (self.data, self.operand1), single=single)

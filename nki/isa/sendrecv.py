@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from nki import errors
@@ -114,8 +115,11 @@ class sendrecv(Instruction):
                 remedy="pass 1 - nl.program_id(0) for both ranks; copy within a core with nisa.tensor_copy",
             )
 
+    def meeting(self) -> Hashable:
+        return "pipe", self.pipe_id
+
     def semantics(self, a: Any) -> Steps:
-        yield meet, (("pipe", self.pipe_id), a.src, a.dst, self)
+        yield meet, (self.meeting(), a.src, a.dst, self)
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         return copy_phases(target, self.dst, self.src, dge_mode.swdge)

@@ -108,7 +108,7 @@ class _Finder:
         cls = instruction.__class__
         operands = self._operands.get(cls)
         if operands is None:
-            operands = self._operands[cls] = _operands(cls.operands)
+            operands = self._operands[cls] = _operands(cls.operands, cls.unbound)
         values = instruction.__dict__
         if cls.lists:
             operands = _operands(operand for operand, _ in instruction.pairs)
@@ -235,9 +235,10 @@ class _Finder:
         return line
 
 
-def _operands(declared: Iterable[Operand]) -> Operands:
+def _operands(declared: Iterable[Operand], unbound: Sequence[str] = ()) -> Operands:
+    """`unbound` ones only name a tensor: what was written to it is to be seen by whatever reads it afterwards."""
     ordered = sorted(declared, key=lambda operand: ("in", "inout", "out").index(operand.direction))
-    return tuple((o.name, o.direction != "out", o.direction != "in") for o in ordered)
+    return tuple((o.name, o.direction != "out", o.direction != "in" or o.name in unbound) for o in ordered)
 
 
 def _is_read(instruction: Instruction, access: Access) -> bool:

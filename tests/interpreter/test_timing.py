@@ -18,6 +18,7 @@ from tests.interpreter.timed import (
     MOVING,
     NS,
     START,
+    STORING,
     bank,
     hbm,
     move,
@@ -190,7 +191,7 @@ def test_auto_keeps_the_order_of_kernels_that_fix_it() -> None:
 def test_loads_wait_for_tensors_that_are_written() -> None:
     scratch, t, u = hbm("scratch", (128, 512)), tile("t", (128, 512)), tile("u", (128, 512))
     run = timed(move(scratch, t), move(u, scratch), schedule="compiler")
-    assert run.latency_ps == near(2 * (ISSUE + START + MOVING + COMPLETE) + 20 * NS)
+    assert run.latency_ps == near(2 * (ISSUE + START + COMPLETE) + MOVING + STORING + 20 * NS)
 
 
 # --- the answer ------------------------------------------------------------------------------------------------------
