@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nki import errors
@@ -34,6 +34,7 @@ def profile(
     target: str | Target | None = None,
     schedule: str = "auto",
     dge: str = "auto",
+    what_if: Mapping[str, float] | None = None,
     **removed: Any,
 ) -> Callable[..., Profile]:
     """A callable that takes the kernel's arguments and returns its `Profile`; values are only computed to
@@ -43,6 +44,8 @@ def profile(
     schedule: "program" keeps the order of the instructions as written, "compiler" reorders as a sensible compiler
     would, "auto" keeps it for kernels that fix their own order.
     dge: who makes DMA descriptors; "static" prepares all of them before the run.
+    what_if: resources that are so many times as fast as on the target, e.g. {"dma_bandwidth": 2}; `Profile.bounds`
+    names them and says what each would gain at most.
 
     Example: print(nki.profile(kernel, target="trn2")(a, b))
     """
@@ -50,6 +53,8 @@ def profile(
         raise _keyword_error(next(iter(removed)))
     _check_choice("schedule", schedule, _SCHEDULES)
     _check_choice("dge", dge, _DGE)
+    if what_if:
+        _check_factors(what_if)
     plain, grid = split(kernel)
     options = Options(target=target, grid=grid, eager=False)
 
@@ -58,7 +63,8 @@ def profile(
 
         compiled = plain.compiled(options, args, kwargs)
         leaves = plain.bind(args, kwargs).leaves if args or kwargs else []
-        return Profile(*compiled.timed(schedule, dge, leaves))
+        found = Profile(*compiled.timed(schedule, dge, leaves))
+        return found.what_if(**what_if) if what_if else found
 
     profiled.__name__ = plain.__name__
     profiled.__doc__ = plain.__doc__
@@ -66,7 +72,7 @@ def profile(
 
 
 def _keyword_error(name: str) -> errors.NkiError:
-    allowed = "nki.profile(kernel, target=..., schedule=..., dge=...)(arguments)"
+    allowed = "nki.profile(kernel, target=..., schedule=..., dge=..., what_if=...)(arguments)"
     if name in _REMOVED:
         return errors.RemovedApiError(
             f"nki.profile no longer takes {name}=, and is not a decorator any more",
@@ -83,6 +89,15 @@ def _keyword_error(name: str) -> errors.NkiError:
         remedy="pass the kernel's own arguments to the second call: nki.profile(kernel)(a, b)",
         span=capture(3),
     )
+
+
+def _check_factors(factors: Mapping[str, float]) -> None:
+    from interpreter.timing.what_if import check_factors
+
+    try:
+        check_factors(factors)
+    except errors.NkiError as error:
+        raise error.at(capture(3)) from None
 
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -62,9 +62,10 @@ class DmaTiming:
     )
     dma_descriptor_ps: int = row(
         "what a descriptor costs an engine beyond its bytes",
-        5 * NS,
-        _READ_ON_TRN2,
-        f"4-6 ns from the DMA packet times of {TUTORIAL} (trn2); others assumed alike",
+        (7 * NS, 5 * NS, 5 * NS),
+        (DERIVED, DERIVED, ESTIMATE),
+        f"trn1: 4 bytes in figure 29 of nki_perf_guide.rst; trn2: 4-6 ns from the DMA packet times of {TUTORIAL}; trn3 "
+        "as trn2",
     )
     dma_row_bytes_least: int = row("row size below which a DMA is inefficient", 2_048, PUBLISHED, DMA_GUIDE)
     dma_row_bytes_saturating: int = row("row size that saturates the engines", 4_096, PUBLISHED, DMA_GUIDE)
@@ -83,7 +84,7 @@ class DmaTiming:
         f"299-332 ns in figure 3 of {DMA_OVERVIEW} (trn2); others assumed alike",
     )
     dma_queue_floor_ps: int = row(
-        "least interval of two DMAs of one queue",
+        "least interval of two DMAs that one engine starts, loads and stores together",
         (340 * NS, 150 * NS, 150 * NS),
         ESTIMATE,
         "trn1: three 128-row transfers a microsecond in public runs of small copies. trn2: none is published "
@@ -99,10 +100,10 @@ class DmaTiming:
         f"Two instructions of 85 and 65 ns in figure 3 of {DMA_OVERVIEW} (trn2); others assumed alike",
     )
     dma_static_start_ps: int = row(
-        "its trigger to data moving",
-        1_006 * NS,
+        "having been issued to data moving",
+        856 * NS,
         _READ_ON_TRN2,
-        f"Figure 3 of {DMA_OVERVIEW} (trn2): 763 ns to the first engine, 1006 to the one with data",
+        f"Figure 3 of {DMA_OVERVIEW} (trn2): 1006 ns from the beginning of the trigger, dma_static_issue_ps included",
     )
 
     # Software descriptors (dge_mode.swdge): made by GpSimd
@@ -129,6 +130,13 @@ class DmaTiming:
         739 * NS,
         _READ_ON_TRN2,
         f"33300 to 34039 ns in figures 6 and 7 of {DMA_OVERVIEW} (617 for the store); others assumed alike",
+    )
+
+    dma_swdge_spread_ps: int = row(
+        "the first DMA engine starting on it to the last",
+        370 * NS,
+        _READ_ON_TRN2,
+        f"Figures 5 and 7 of {DMA_OVERVIEW} (trn2): 16 engines start one after the other; others assumed alike",
     )
 
     # Hardware descriptors (dge_mode.hwdge): asked for by the Scalar or Sync sequencer
@@ -213,6 +221,7 @@ class DmaTiming:
         PUBLISHED,
         f"{TRN1_ARCH}, {TRN2_ARCH}, {TRN3_ARCH}",
     )
+    hbm_stacks: int = row("HBM stacks of a chip", (2, 4, 4), PUBLISHED, _HARDWARE_PAGES)
     hbm_core_bytes_per_us: int = row(
         "a core's share of it when all cores stream",
         (410 * GB_PER_S, 375 * GB_PER_S, 587_500),

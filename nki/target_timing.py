@@ -58,10 +58,10 @@ class EngineTiming:
     )
     tensor_fill_cycles: int = row(
         "from the last column streamed in to the result in PSUM",
-        400,
+        405,
         (DERIVED, DERIVED, ESTIMATE),
-        f"Durations less streaming: 392-490 cycles in profile figures 18-26 of {PERF_GUIDE}, 396 in figure 7 "
-        "of use-neuron-profile.rst; trn3 has the same array and clock",
+        f"Middle of the durations less streaming and waiting: 328, 370 and 483 cycles in profile figures 20, 26 and 18 "
+        f"of {PERF_GUIDE}, 396 in figure 7 of use-neuron-profile.rst; trn3 has the same array and clock",
     )
     tensor_fast_load_factor: int = row(
         "columns a LoadStationary takes in per cycle, 1- and 2-byte types",
@@ -89,9 +89,10 @@ class EngineTiming:
     )
     tensor_fp32_load_cycles: int = row(
         "cycles a column of each float32 LoadStationary",
-        4,
+        3,
         (ESTIMATE, DERIVED, ESTIMATE),
-        f"About 200 ns for 128 columns in the v5 timeline of {TUTORIAL} (trn2): no fast load; others alike",
+        f"About 200 ns for 128 columns, tensor_load_latency_cycles included, in the v5 timeline of {TUTORIAL} (trn2): "
+        "no fast load; others alike",
     )
     tensor_fp32_onezero_passes: int = row(
         "passes when an operand is declared to hold ones and zeros", 2, PUBLISHED, f"{ISA_API_2_26}: up to 2x"
@@ -135,6 +136,14 @@ class EngineTiming:
 
     # Vector engine
     vector_min_cycles: int = row("least interval of two Vector instructions", 64, PUBLISHED, ISA_API_2_26)
+    vector_psum_cycles: int = row(
+        "what a Vector instruction that reads PSUM holds its engine for beyond its streaming",
+        (0, 60, 60),
+        (PUBLISHED, DERIVED, ESTIMATE),
+        f"trn2: starting a tensor access, about 60 cycles ({TRN1_ARCH}); starts are 600 ns apart for 533 of streaming "
+        f"in the v5 timeline of {TUTORIAL}, 656 for 533 in profile_phase_2.png; trn1: none in the formulas of the "
+        f"{ISA_API_2_26}; trn3 as trn2",
+    )
     vector_latency_ps: int = row(
         "what a Vector instruction lasts beyond its streaming",
         (150 * NS, 150 * NS, 120 * NS),
@@ -272,10 +281,10 @@ class EngineTiming:
     # The launch
     launch_start_ps: int = row(
         "start of a kernel to its first instruction",
-        (13 * US, 7 * US, 7 * US),
+        (9 * US, 7 * US, 7 * US),
         (DERIVED, ESTIMATE, ESTIMATE),
-        "First compute after 16.9 us, loads included, in mamba_v1_profile_zoomed.png (trn1); the shortest "
-        "public trn2 kernels last 15 us including two DMAs; trn3 assumed as trn2",
+        "The shortest public kernels, two loads, an addition and a store, last 19 us on trn1 and 15 on trn2, "
+        "launch_end_ps included; trn3 assumed as trn2",
     )
     launch_end_ps: int = row(
         "last semaphore to the end of the kernel",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from interpreter.profile.measures import PS_PER_US, EngineSummary
 from interpreter.profile.parts import Part, stacked
+from interpreter.profile.roofline import Roofline
 from interpreter.profile.units import DMA, bytes_text, reason_group, reason_text, share_text, time_text, title
 from nki.enums import MemoryRegion
 
@@ -61,12 +62,18 @@ def overview(profile: Profile) -> Overview:
     number_of = line_numbers(profile)
     return Overview(
         kernel=profile.kernel,
-        chips=(profile.target, f"schedule: {profile.timeline.schedule}"),
+        chips=(profile.target, schedule_text(profile)),
         subtitle=_subtitle(profile),
         cards=_cards(profile),
         engines=tuple(_engine(profile, engine) for engine in profile.engines.values() if engine.instructions),
         notes=tuple(NoteRow(str(note), number_of.get((note.file, note.line), -1)) for note in profile.notes),
     )
+
+
+def schedule_text(profile: Profile) -> str:
+    """Which schedule was used, and what the other one would take."""
+    used, other = profile.schedules
+    return f"schedule: {used} (as {other}: {time_text(profile.schedules[other] * PS_PER_US)})"
 
 
 def line_numbers(profile: Profile) -> dict[tuple[str, int], int]:
@@ -107,7 +114,20 @@ def _cards(profile: Profile) -> tuple[Card, ...]:
     cards.append(
         Card("DMA rate", f"{dma.gb_per_s:.1f} GB/s", f"{share_text(dma.gb_per_s, peak)} of {peak:.0f} GB/s")
     )
-    return (*cards, *_memory_cards(profile))
+    return (*cards, *_roofline_cards(profile.roofline), *_memory_cards(profile))
+
+
+def _roofline_cards(found: Roofline) -> list[Card]:
+    """Shares of the peaks; a kernel without products has only one."""
+    cards = [
+        Card("MBU", share_text(found.mbu), f"{bytes_text(found.hbm_bytes)} of HBM traffic, against one stack")
+    ]
+    if found.flops or found.moving_flops:
+        detail = f"{found.intensity:.0f} operations a byte, {found.bound} bound above {found.ridge:.0f}"
+        if found.bound == "memory":
+            detail = f"{found.intensity:.0f} operations a byte, memory bound below {found.ridge:.0f}"
+        cards.insert(0, Card("MFU", share_text(found.mfu), detail))
+    return cards
 
 
 def _cycles_text(engine: EngineSummary) -> str:

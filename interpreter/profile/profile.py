@@ -6,6 +6,7 @@ event for other tools, `to_json` the figures for programs. `reading.py` says wha
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -25,7 +26,9 @@ from interpreter.profile.measures import (
 from interpreter.profile.notes import notes
 from interpreter.profile.reading import Reading
 from interpreter.profile.remarks import Note
+from interpreter.profile.roofline import Roofline, roofline
 from interpreter.timing.timeline import Timeline
+from interpreter.timing.what_if import KNOBS, changed
 from nki.ir.program import Program
 
 Path = Union[str, "os.PathLike[str]"]
@@ -77,6 +80,32 @@ class Profile:
     def dma(self) -> DmaSummary:
         """Bytes, transfers, descriptors and achieved rate of all data movement."""
         return dma_summary(self.reading)
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """Operations, bytes, and the shares of the peaks of array and memory that they come to."""
+        return roofline(self.timeline)
+
+    def what_if(self, **factors: float) -> Profile:
+        """The same program on a machine some of whose resources are that many times as fast, e.g. dma_bandwidth=2.
+
+        The resources are those of `bounds`; `math.inf` takes no time. Raises ArgumentError for other names.
+        """
+        machine = changed(self.timeline.target, factors)
+        return Profile(self.program, self.timeline.again(machine, self.timeline.schedule))
+
+    @cached_property
+    def bounds(self) -> Mapping[str, float]:
+        """Latency in microseconds if one resource took no time, by its name: the most that improving it can gain."""
+        return {name: self.what_if(**{name: math.inf}).latency_us for name in KNOBS}
+
+    @cached_property
+    def schedules(self) -> Mapping[str, float]:
+        """Latency in microseconds under both schedules, the one that was used first."""
+        used = self.timeline.schedule
+        (other,) = {"program", "compiler"} - {used}
+        ps = self.timeline.again(self.timeline.target, other).latency_ps
+        return {used: self.latency_us, other: ps / PS_PER_US}
 
     @cached_property
     def critical_path(self) -> tuple[CriticalStep, ...]:

@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from interpreter.profile.measures import PS_PER_US
+from interpreter.profile.overview import schedule_text
 from interpreter.profile.remarks import Places
 from interpreter.profile.units import bytes_text, reason_text, share_text, time_text, title
 
@@ -21,7 +22,16 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 def summary(profile: Profile) -> str:
     """Target and latency, engines with their main wait, the most expensive lines, the first notes."""
-    parts = [_head(profile), "", *_engines(profile), "", *_lines(profile), "", *_notes(profile)]
+    parts = [
+        _head(profile),
+        schedule_text(profile),
+        "",
+        *_engines(profile),
+        "",
+        *_lines(profile),
+        "",
+        *_notes(profile),
+    ]
     return "\n".join(line.rstrip() for line in parts)
 
 

@@ -17,6 +17,7 @@ from interpreter.profile.measures import PS_PER_US
 from interpreter.profile.overview import Overview, line_numbers, overview
 from interpreter.profile.source_view import SourceFile, source_files
 from interpreter.profile.units import GROUPS, reason_text, share_text, time_text
+from interpreter.timing.what_if import KNOBS
 
 if TYPE_CHECKING:
     from interpreter.profile.profile import Profile
@@ -33,6 +34,16 @@ class StepRow:
     time: str
     share: str
     line: int
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """What a kernel would take if one resource took no time."""
+
+    name: str
+    what: str
+    time: str
+    gain: str
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,7 @@ class PageView:
     legend: tuple[LegendEntry, ...]
     sources: tuple[SourceFile, ...]
     critical: tuple[StepRow, ...]
+    bounds: tuple[BoundRow, ...]
     footer: str
     timeline: Mapping[str, Any]
 
@@ -85,8 +97,18 @@ def page_view(profile: Profile, most_bars: int = MOST_BARS) -> PageView:
         legend=_legend(lanes),
         sources=source_files(profile, describer.places),
         critical=_critical(profile, describer, number_of),
+        bounds=_bounds(profile),
         footer="Times are predicted from published figures of the hardware; nothing was measured on a device.",
         timeline=columns(lanes, profile.reading.latency_ps, names, describer.text),
+    )
+
+
+def _bounds(profile: Profile) -> tuple[BoundRow, ...]:
+    """The resources, those that hold the kernel up most first."""
+    latency = profile.latency_us or 1.0
+    return tuple(
+        BoundRow(name, KNOBS[name].doc, time_text(us * PS_PER_US), share_text(latency - us, latency))
+        for name, us in sorted(profile.bounds.items(), key=lambda item: item[1])
     )
 
 

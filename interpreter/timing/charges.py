@@ -57,6 +57,11 @@ class Charge:
     banks: tuple[str, ...] = ()
     steps: tuple[StreamStep, ...] = ()
     dma: DmaCharge | None = None
+    early: frozenset[str] = frozenset()
+    """Operands that the first of the steps reads, if it does not read all."""
+    macs: int = 0
+    moving_macs: int = 0
+    """Multiply-adds of the PE array, and those of them that only move data."""
 
 
 def charge_of(instruction: Instruction, target: Target, static: bool) -> Charge:
@@ -79,7 +84,13 @@ def charge_of(instruction: Instruction, target: Target, static: bool) -> Charge:
     if RENDEZVOUS in instruction.effects:
         way = MEETING
     kind = steps[-1].kind if steps else ""
-    return Charge(lane, way, interval, latency + target.semaphore_signal_ps, kind, table, ports, banks, steps)
+    after = latency + target.semaphore_signal_ps
+    charge = Charge(lane, way, interval, after, kind, table, ports, banks, steps)
+    if way == STREAMING:
+        charge.early = frozenset(phases[0].needs)
+    charge.macs = sum(phase.macs for phase in phases)
+    charge.moving_macs = sum(phase.macs for phase in phases if phase.moves)
+    return charge
 
 
 def _queue_of(instruction: Instruction) -> Engine:

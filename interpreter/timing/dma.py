@@ -24,14 +24,15 @@ class DmaCharge:
     """Cost of one kind of DMA; times in picoseconds.
 
     engine: whose queue triggers it. issue: time that takes the queue. generator: time on the hardware descriptor
-    generator of that engine. start: from the end of issue and generator until data can move. services: time on each DMA
-    engine. from_hbm, into_hbm: where its operands are.
+    generator of that engine. start: from the end of issue and generator until data can move. spread: from then on until
+    the last DMA engine can begin. services: time on each DMA engine. from_hbm, into_hbm: where its operands are.
     """
 
     engine: Engine
     issue: int
     generator: int
     start: int
+    spread: int
     services: tuple[int, ...]
     bytes: int
     descriptors: int
@@ -63,11 +64,14 @@ def dma_charge(
         total = sum(rows)
         for position, share in enumerate(rows):
             services[position] += moved * share // total
+    used = sum(service > 0 for service in services)
+    spread = target.dma_swdge_spread_ps * max(0, used - 1) // (target.dma_engines - 1)
     return DmaCharge(
         engine,
         issue,
         generator,
         start,
+        spread if mode is dge_mode.swdge else 0,
         tuple(services),
         sum(transfer.total_bytes for transfer in transfers),
         descriptors,

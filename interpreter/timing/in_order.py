@@ -48,7 +48,7 @@ class InOrder(CoreSchedule):
         self.lane_of = array("b", bytes(len(instructions)))
         self.tables: list[str | None] = [None] * lanes
         self.generator = [0] * lanes
-        self.rings: dict[int, int] = {}
+        self.queues = [0] * lanes
         self.units: dict[str, int] = {}
         self.streaming = 0
         self.turning = [0] * lanes
@@ -82,7 +82,7 @@ class InOrder(CoreSchedule):
                 end[index] = free[lane] = begin = begin + charge.interval
                 visible[index] = begin + charge.after
             elif charge.way == STREAMING:
-                self._stream(index, charge, ready)
+                self._stream(index, charge, ready, self._early(charge, dependencies[index], ready))
             elif charge.way == DMA:
                 can = self._issue(index, charge, ready)
                 self._moved(index, charge, can, can)
@@ -131,9 +131,8 @@ class InOrder(CoreSchedule):
         delays = []
         if charge.table is not None and charge.table != self.tables[lane]:
             self.tables[lane] = charge.table
-            loaded = self.free[lane] + self.target.scalar_table_load_ps
-            delays.append((TABLE_LOAD, loaded - self.free[lane]))
-            begin = max(begin, loaded)
+            delays.append((TABLE_LOAD, self.target.scalar_table_load_ps))
+            begin += self.target.scalar_table_load_ps
         hold = charge.interval
         finish = begin + hold
         for reason, shared in self._shared_by(index, charge):
@@ -147,14 +146,15 @@ class InOrder(CoreSchedule):
         trace.end[index] = self.free[lane] = finish
         trace.visible[index] = finish + charge.after
 
-    def _stream(self, index: int, charge: Charge, ready: int) -> None:
+    def _stream(self, index: int, charge: Charge, ready: int, early: int) -> None:
         """Steps of which some run behind the engine's back: weights go in while the engine multiplies.
 
         New weights may arrive as soon as the multiplication before them has begun, not earlier.
         """
         trace, lane = self.trace, charge.lane
         free = was_free = self.free[lane]
-        usable = first = shows = ready
+        first = shows = ready
+        usable = early
         for position, (background, interval, latency, kind, slower) in enumerate(charge.steps):
             if background:
                 begin = max(usable, self.units.get(kind, 0), self.streaming - latency)
@@ -162,7 +162,7 @@ class InOrder(CoreSchedule):
                 trace.background.append((index, begin, finish, kind))
                 usable = shows = finish + latency
             else:
-                begin = max(usable, free)
+                begin = max(usable, free, ready)
                 self.streaming = begin
                 free = begin + interval
                 if slower:
@@ -187,7 +187,7 @@ class InOrder(CoreSchedule):
             made = self.generator[charge.lane] = max(issued, self.generator[charge.lane]) + dma.generator
         return made + dma.start
 
-    def _turn_in_queue(self, ring: int, ready: int) -> int:
-        begin = max(ready, self.rings.get(ring, 0))
-        self.rings[ring] = begin + self.target.dma_queue_floor_ps
+    def _turn_in_queue(self, lane: int, ready: int) -> int:
+        begin = max(ready, self.queues[lane])
+        self.queues[lane] = begin + self.target.dma_queue_floor_ps
         return begin

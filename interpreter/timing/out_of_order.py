@@ -43,7 +43,7 @@ class OutOfOrder(CoreSchedule):
         self.lane_of = array("b", bytes(len(instructions)))
         self.tables: list[str | None] = [None] * lanes
         self.generators = [Shared() for _ in range(lanes)]
-        self.rings: dict[int, Shared] = {}
+        self.queues = [Shared() for _ in range(lanes)]
         self.units: dict[str, Shared] = {}
         self.floor = [0] * lanes
         self.reached = [0] * lanes
@@ -76,7 +76,7 @@ class OutOfOrder(CoreSchedule):
                 start[index] = finish - hold
                 visible[index] = finish + charge.after
             elif charge.way == STREAMING:
-                self._stream(index, charge, ready)
+                self._stream(index, charge, ready, self._early(charge, dependencies[index], ready))
             elif charge.way == DMA:
                 can = self._issue(index, charge, ready)
                 self._moved(index, charge, can, can)
@@ -136,9 +136,8 @@ class OutOfOrder(CoreSchedule):
             ready = self.lanes[charge.lane].serve(ready, loading)
             delays.append((TABLE_LOAD, loading))
         finish = self._serve(index, charge, ready)
-        begin = finish - hold
         for reason, shared in self._shared_by(index, charge):
-            later = shared.serve(begin, hold)
+            later = shared.serve(ready, hold)
             if later > finish:
                 delays.append((reason, later - finish))
                 finish = later
@@ -148,10 +147,11 @@ class OutOfOrder(CoreSchedule):
         trace.end[index] = finish
         trace.visible[index] = finish + charge.after
 
-    def _stream(self, index: int, charge: Charge, ready: int) -> None:
+    def _stream(self, index: int, charge: Charge, ready: int, early: int) -> None:
         """Steps of which some run behind the engine's back: weights go in while the engine multiplies."""
         trace, lane = self.trace, self.lanes[charge.lane]
-        usable = finish = shows = ready
+        finish = shows = ready
+        usable = max(early, self.floor[charge.lane])
         held = 0
         for background, interval, latency, kind, slower in charge.steps:
             if background:
@@ -160,7 +160,7 @@ class OutOfOrder(CoreSchedule):
                 trace.background.append((index, done - interval, done, kind))
                 usable = shows = done + latency
             else:
-                finish = lane.serve(usable, interval)
+                finish = lane.serve(max(usable, ready), interval)
                 begin = finish - interval
                 if slower:
                     trace.cold[index] = trace.cold.get(index, 0) + slower
@@ -182,6 +182,6 @@ class OutOfOrder(CoreSchedule):
             made = self.generators[charge.lane].serve(made, dma.generator)
         return made + dma.start
 
-    def _turn_in_queue(self, ring: int, ready: int) -> int:
+    def _turn_in_queue(self, lane: int, ready: int) -> int:
         floor = self.target.dma_queue_floor_ps
-        return self.rings.setdefault(ring, Shared()).serve(ready, floor) - floor
+        return self.queues[lane].serve(ready, floor) - floor

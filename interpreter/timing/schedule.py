@@ -92,14 +92,21 @@ class CoreSchedule(ABC):
         trace, target, dma = self.trace, self.target, charge.dma
         assert dma is not None
         ring = 2 * charge.lane + (not dma.from_hbm)
-        moves = self._turn_in_queue(ring, met)
-        done = self.dma.serve(moves, dma.services)
+        moves = self._turn_in_queue(charge.lane, met)
+        done = self.dma.serve(moves + dma.spread, dma.services)
         trace.moves[index] = Move(ring, trace.end[index], can, met, moves, done)
         trace.visible[index] = done + target.dma_completion_ps
 
+    def _early(self, charge: Charge, dependencies: Sequence[Dependency], ready: int) -> int:
+        """When the first step of an instruction has what it reads, before the others have."""
+        if not charge.early:
+            return ready
+        visible, wake = self.trace.visible, self.target.semaphore_wake_ps
+        return max((visible[on] + wake for on, _, name in dependencies if name in charge.early), default=0)
+
     @abstractmethod
-    def _turn_in_queue(self, ring: int, ready: int) -> int:
-        """When a DMA that is ready gets its turn in its queue."""
+    def _turn_in_queue(self, lane: int, ready: int) -> int:
+        """When a DMA that is ready gets its turn among those that its engine has started."""
 
 
 def _banks(access: Access, width: int) -> range:

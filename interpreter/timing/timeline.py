@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,7 +56,7 @@ REASONS: dict[str, str] = {
 }
 """The closed list of reasons for waiting, and of what the critical path consists of."""
 
-BEFOREHAND = frozenset({TABLE_LOAD, LOOP})
+BEFOREHAND = frozenset({LOOP})
 """Delays that an engine can have behind it while its instruction still waits for data."""
 
 
@@ -207,12 +208,14 @@ class Timeline:
     """How long a program takes on `target`, under `schedule` ("program" or "compiler").
 
     launch_ps: what a host sees besides: start-up before the first instruction and tear-down after the last.
+    again: times the same program on another machine and under a schedule.
     """
 
     target: Target
     schedule: str
     launch_ps: int
     traces: tuple[Trace, ...]
+    again: Callable[[Target, str], Timeline] = field(repr=False, compare=False)
 
     @cached_property
     def latency_ps(self) -> int:

@@ -71,9 +71,8 @@ def _describe(array: Any) -> dict[str, Any]:
 def profile(options: argparse.Namespace) -> int:
     """Time the kernel and write the reports that were asked for."""
     kernel, args, kwargs = _prepared(options)
-    report = nki.profile(kernel, target=options.target, schedule=options.schedule, dge=options.dge)(
-        *args, **kwargs
-    )
+    how = {"target": options.target, "schedule": options.schedule, "dge": options.dge}
+    report = nki.profile(kernel, what_if=dict(options.what_if), **how)(*args, **kwargs)
     written = {}
     for kind in ("html", "perfetto", "parquet"):
         path = getattr(options, kind)

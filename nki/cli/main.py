@@ -34,14 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--sanitize", action=argparse.BooleanOptionalAction, default=None, help="all checks on, or off"
     )
-    profile = _kernel_command(sub, "profile", "predict a kernel's time and say where it goes")
-    profile.add_argument("--schedule", choices=("auto", "program", "compiler"), default="auto")
-    profile.add_argument(
-        "--dge", choices=("auto", "static"), default="auto", help="how DMA descriptors are made"
-    )
-    profile.add_argument("--html", metavar="FILE", help="write the report page")
-    profile.add_argument("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
-    profile.add_argument("--parquet", metavar="FILE", help="write the events as a table")
+    _profile_command(sub)
     ir = _kernel_command(sub, "ir", "print the program that is run and timed")
     ir.add_argument("-o", "--output", metavar="FILE.nkir", help="write it to a file instead")
     _kernel_command(sub, "check", "report faults without running the kernel")
@@ -51,6 +44,30 @@ def _parser() -> argparse.ArgumentParser:
     doctor = sub.add_parser("doctor", help="say what is installed and how it is configured")
     doctor.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
+
+
+def _profile_command(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    profile = _kernel_command(sub, "profile", "predict a kernel's time and say where it goes")
+    profile.add_argument("--schedule", choices=("auto", "program", "compiler"), default="auto")
+    profile.add_argument(
+        "--dge", choices=("auto", "static"), default="auto", help="how DMA descriptors are made"
+    )
+    profile.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        type=_factor,
+        metavar="RESOURCE=FACTOR",
+        help="a resource that is so many times as fast, e.g. dma_bandwidth=2 or tensor=inf",
+    )
+    profile.add_argument("--html", metavar="FILE", help="write the report page")
+    profile.add_argument("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
+    profile.add_argument("--parquet", metavar="FILE", help="write the events as a table")
+
+
+def _factor(text: str) -> tuple[str, float]:
+    name, _, factor = text.partition("=")
+    return name, float(factor)
 
 
 def _kernel_command(

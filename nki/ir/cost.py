@@ -42,6 +42,9 @@ class Phase:
     ports: shared resources held during the interval, by name (e.g. "sbuf_shared_port").
     transfer: the data movement of a DMA; then interval and latency are the queue's business and stay 0.
     throttled: the engine stays at the reduced rate it starts with, because this uses too little of it.
+    needs: the operands it reads, if not all.
+    macs: multiplications with an addition that the PE array does, whatever they are good for.
+    moves: they only move data (a transpose).
     """
 
     interval: int
@@ -52,3 +55,6 @@ class Phase:
     ports: tuple[str, ...] = ()
     transfer: Transfer | None = None
     throttled: bool = False
+    needs: tuple[str, ...] = ()
+    macs: int = 0
+    moves: bool = False

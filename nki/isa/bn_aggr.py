@@ -72,4 +72,4 @@ class bn_aggr(ComputeInstruction):
 
     def cost(self, target: Target) -> tuple[Phase, ...]:
         cycles = stream_cycles(target, (self.data,), CYCLES_PER_TRIPLE) // STATISTICS
-        return (streaming_phase(target, self.engine, cycles, (self.data, self.dst)),)
+        return (streaming_phase(target, self.engine, cycles, (self.dst, self.data)),)

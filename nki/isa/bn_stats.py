@@ -52,7 +52,7 @@ class bn_stats(ComputeInstruction):
     def cost(self, target: Target) -> tuple[Phase, ...]:
         """PUBLISHED (SDK 2.26 API text): an element per cycle."""
         cycles = stream_cycles(target, (self.data,))
-        return (streaming_phase(target, self.engine, cycles, (self.data, self.dst)),)
+        return (streaming_phase(target, self.engine, cycles, (self.dst, self.data)),)
 
 
 def _statistics(a: Any, half: Array, out: Array) -> Steps:

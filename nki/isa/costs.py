@@ -72,11 +72,16 @@ def streaming_phase(
 ) -> Phase:
     """A phase that streams for `cycles / speed` cycles, at least the engine's minimum, with its latency and ports.
 
+    accesses: the output first.
+
     An address that a register moves takes its own minimum, whatever the size.
     """
     streaming = -(-cycles // speed)
-    interval = max(streaming, least_interval(target, engine))
     accesses = tuple(accesses)
+    held = streaming
+    if engine is Engine.vector and any(access.memory is MemoryRegion.psum for access in accesses[1:]):
+        held += target.vector_psum_cycles
+    interval = max(held, least_interval(target, engine))
     if any(access.dynamic is not None and access.dynamic.kind == "scalar" for access in accesses):
         interval = max(interval, target.dynamic_address_min_cycles)
     if engine is Engine.gpsimd:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nki.ir.cost import Phase
 from nki.ir.program import Access
+from nki.isa.mx import LANES
 from nki.target import Target
 
 _FULL_WIDTH = 4  # bytes of float32: loaded column by column and multiplied in several passes
@@ -31,8 +32,10 @@ def matmul_phases(
     passes: int = 1,
     moving: Access | None = None,
     transpose: bool = False,
+    weights: str = "stationary",
 ) -> tuple[Phase, ...]:
-    """Load `columns` of stationary, stream `rows` of moving; pairs of both for several passes.
+    """Load `columns` of stationary, stream `rows` of moving; pairs of both for several passes. `weights` is the name of
+    the operand that is loaded.
 
     A float32 product takes pairs of two passes each. A transpose may overlap its neighbours where the array can.
     """
@@ -43,13 +46,15 @@ def matmul_phases(
         stream *= target.access_strided_factor
     behind = transpose and target.tensor_background_transpose
     pair = (
-        Phase(load, target.tensor_load_latency_cycles, "load_stationary", background=True),
+        Phase(load, target.tensor_load_latency_cycles, "load_stationary", background=True, needs=(weights,)),
         Phase(
             stream,
             target.tensor_fill_cycles,
             "transpose" if transpose else "multiply_moving",
             background=behind,
             throttled=_is_throttled(target, stationary.partitions * columns),
+            macs=stationary.size * (LANES if stationary.dtype.kind == "packed" else 1) * rows // pairs,
+            moves=transpose,
         ),
     )
     return pair * pairs

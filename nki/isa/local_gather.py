@@ -121,7 +121,7 @@ class local_gather(ComputeInstruction):
         run = self.num_elem_per_idx
         width = min(max(1, 4 // self.src_buffer.dtype.itemsize), run)
         cycles = -(-self.indices * (28 + 4 * run) // (4 * width))
-        return (streaming_phase(target, self.engine, cycles, (self.src_buffer, self.dst)),)
+        return (streaming_phase(target, self.engine, cycles, (self.dst, self.src_buffer)),)
 
 
 def _gather(node: Instruction, src: Array, index: Array, dst: Array, count: int, run: int) -> None:

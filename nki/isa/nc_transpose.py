@@ -103,5 +103,11 @@ class nc_transpose(ComputeInstruction):
         passes = passes_of(target, wide, transpose=True)
         # The identity that streams through has as many columns as `data` has partitions.
         return matmul_phases(
-            target, self.data, self.data.free, self.data.partitions, passes=passes, transpose=True
+            target,
+            self.data,
+            self.data.free,
+            self.data.partitions,
+            passes=passes,
+            transpose=True,
+            weights="data",
         )

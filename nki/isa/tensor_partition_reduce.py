@@ -105,4 +105,4 @@ class tensor_partition_reduce(ComputeInstruction):
     def cost(self, target: Target) -> tuple[Phase, ...]:
         """ESTIMATE: each GpSimd core folds its 16 partitions one after the other; no figure is published."""
         cycles = stream_cycles(target, (self.data,), CORE_PARTITIONS)
-        return (streaming_phase(target, self.engine, cycles, (self.data, self.dst)),)
+        return (streaming_phase(target, self.engine, cycles, (self.dst, self.data)),)

@@ -125,4 +125,4 @@ class tensor_reduce(ComputeInstruction):
         bfloat16 = self.data.dtype is dtypes.bfloat16 and self.dst.dtype is dtypes.bfloat16
         halves = 2 if bfloat16 and self.op.name in ("add", "maximum") else 1  # PUBLISHED, SDK 2.26 API text
         cycles = -(-stream_cycles(target, (self.data,)) // halves)
-        return (streaming_phase(target, self.engine, cycles, (self.data, self.dst)),)
+        return (streaming_phase(target, self.engine, cycles, (self.dst, self.data)),)

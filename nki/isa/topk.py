@@ -97,7 +97,7 @@ class topk(ComputeInstruction):
     def cost(self, target: Target) -> tuple[Phase, ...]:
         """PUBLISHED (nki.isa.topk): 4n + K cycles. ESTIMATE: the start of a GpSimd instruction comes on top."""
         cycles = 4 * self.n + self.val_dst.free
-        return (streaming_phase(target, self.engine, cycles, (self.src, self.val_dst, self.idx_dst)),)
+        return (streaming_phase(target, self.engine, cycles, (self.val_dst, self.idx_dst, self.src)),)
 
 
 def _largest(src: Array, values: Array, places: Array, n: int) -> None:

@@ -4,7 +4,8 @@ Next fit: freed addresses are reused in rotation, not at once, because immediate
 last reader of the tile before it. If rotation fails, the whole program is placed again with best fit; if that fails
 too, the error says whether bytes are missing or only a gap that is large enough, and lists the tiles that are live.
 Automatic tiles start at partition 0 and take their bytes in all partitions. PSUM tiles start at a bank and share one
-only when none is free.
+only when none is free; the tiles of one place in the source rotate through banks of their own if there are at least
+two for each such place, so that the scores of one iteration need not wait for the transposes of the one before.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def _place(tiles: list[Live], memory: MemoryRegion, target: Target) -> None:
     automatic = [live for live in tiles if live.buffer.address is None]
     for live in placed:
         _check_placed(live, memory, target)
-    if _walk(_Space(memory, target, best_fit=False), automatic, placed) is None:
+    space = _Space(memory, target, best_fit=False)
+    space.divide(automatic)
+    if _walk(space, automatic, placed) is None:
         return
     for live in automatic:
         live.buffer.address = None
@@ -81,15 +84,27 @@ class _Space:
         self.cursor = 0
         self.live: list[tuple[int, int, Live]] = []
         psum = memory is MemoryRegion.psum
-        self.bank = target.psum_bank_bytes if psum else 0
+        self.bank: int = target.psum_bank_bytes if psum else 0
         self.align = target.psum_min_align if psum else target.sbuf_min_align
+        self.parts: dict[str, tuple[int, int]] = {}
+        self.cursors: dict[str, int] = {}
+
+    def divide(self, automatic: list[Live]) -> None:
+        """Give every place in the source where PSUM tiles come from its own banks, if there are enough."""
+        sites = list(dict.fromkeys(str(live.buffer.span) for live in automatic)) if self.bank else []
+        banks = self.capacity // self.bank // len(sites) if sites else 0
+        if len(sites) > 1 and banks >= _LEAST_BANKS:
+            width = banks * self.bank
+            self.parts = {site: (number * width, (number + 1) * width) for number, site in enumerate(sites)}
 
     def allocate(self, live: Live, placed: list[Live]) -> bool:
         """Place one tile; tiles come in order of first use, so those that died before it are dropped first."""
         self.live = [entry for entry in self.live if entry[2].last >= live.first]
         size = -(-live.buffer.partition_bytes // self.align) * self.align
         taken = self._taken(live, placed)
-        start = self._find(size, taken, self.bank or self.align)
+        start = self._find_in_part(str(live.buffer.span), size, taken) if self.parts else None
+        if start is None:
+            start = self._find(size, taken, self.bank or self.align)
         if start is None and self.bank and size <= self.bank:
             start = self._find_in_bank(size, taken)
         if start is None:
@@ -133,6 +148,19 @@ class _Space:
                 return start
         return fitting[0][0]
 
+    def _find_in_part(self, site: str, size: int, taken: list[tuple[int, int]]) -> int | None:
+        """Next fit within the banks of one place in the source."""
+        first, last = self.parts[site]
+        span = -(-size // self.bank) * self.bank
+        starts = range(first, last - span + 1, self.bank)
+        later = range(self.cursors.get(site, first), last - span + 1, self.bank)
+        start: int
+        for start in (*later, *starts):
+            if all(end <= start or low >= start + size for low, end in taken):
+                self.cursors[site] = start + span
+                return start
+        return None
+
     def _find_in_bank(self, size: int, taken: list[tuple[int, int]]) -> int | None:
         for low, high in self._gaps(taken):
             start = -(-low // self.align) * self.align
@@ -167,6 +195,9 @@ class _Space:
             span=failed.span,
         )
 
+
+_LEAST_BANKS = 2
+"""Banks that let a place in the source fill one while another is read."""
 
 _LISTED = 12
 

@@ -102,7 +102,7 @@ def handmade(
             if unit == name:
                 reasons[reason] = reasons.get(reason, 0) + (end - start) * NS
         engines[name] = EngineUse(busy * NS, busy * NS / max(1, latency), count, reasons, 0)
-    made = Timeline(program.target, "program", 10_000 * NS, ())
+    made = Timeline(program.target, "program", 10_000 * NS, (), lambda *_: made)
     made.__dict__.update(
         latency_ps=latency,
         events=tuple(Event(0, i, lane, a * NS, b * NS, c * NS, kind) for i, lane, a, b, c, kind in events),

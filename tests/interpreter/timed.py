@@ -66,7 +66,7 @@ NS = 1000
 # A DMA of [128, 512] float32: every engine moves 8 rows of 2 KiB at 23 bytes/ns and spends 5 ns on each descriptor.
 MOVING = 8 * 2048 * NS * NS // 23_000 + 8 * 5 * NS
 STORING = 8 * 2048 * NS * NS // 26_800 + 8 * 5 * NS
-ISSUE, START, COMPLETE = 150 * NS, 1006 * NS, 300 * NS
+ISSUE, START, COMPLETE = 150 * NS, 856 * NS, 300 * NS
 
 STATIC, SOFTWARE, HARDWARE = dge_mode.none, dge_mode.swdge, dge_mode.hwdge
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,15 +12,16 @@ import nki.language as nl
 from nki import errors
 from tests.isa.single import Out, Psum, bf16, f32, interval, normal, run, same
 
-TORCH = {"add": torch.add, "subtract": torch.subtract, "multiply": torch.multiply, "maximum": torch.maximum}
+OPERATORS = ("add", "maximum", "multiply", "subtract")  # of the same names in torch
 
 
 @given(
-    op0=st.sampled_from(sorted(TORCH)),
-    op1=st.sampled_from(sorted(TORCH)),
+    op0=st.sampled_from(OPERATORS),
+    op1=st.sampled_from(OPERATORS),
     reverse=st.tuples(st.booleans(), st.booleans()),
 )
 def test_all_orders(op0: str, op1: str, reverse: tuple[bool, bool]) -> None:
+    torch = pytest.importorskip("torch")
     x, column, y = normal((3, 5)), normal((3, 1), seed=1), normal((3, 5), seed=2)
     found = run(
         nisa.scalar_tensor_tensor,
@@ -35,9 +35,9 @@ def test_all_orders(op0: str, op1: str, reverse: tuple[bool, bool]) -> None:
         reverse1=reverse[1],
     )
     pair = (torch.tensor(x), torch.tensor(column).expand(3, 5))
-    middle = TORCH[op0](*(pair[::-1] if reverse[0] else pair))
+    middle = getattr(torch, op0)(*(pair[::-1] if reverse[0] else pair))
     pair = (middle, torch.tensor(y))
-    same(found, TORCH[op1](*(pair[::-1] if reverse[1] else pair)).numpy())
+    same(found, getattr(torch, op1)(*(pair[::-1] if reverse[1] else pair)).numpy())
 
 
 def test_number_and_one_rounding() -> None:
@@ -114,6 +114,7 @@ def test_cost() -> None:
             **operators,
         )
 
-    assert cycles(f32) == 1024
-    assert cycles(bf16) == cycles(f32, psum=True) == 512
-    assert cycles(bf16, op0=nl.add) == 1024
+    assert cycles(f32) == 512  # the fast modes of tensor_tensor
+    assert cycles(bf16) == 256
+    assert cycles(bf16, op0=nl.add) == 512
+    assert cycles(f32, psum=True) == 512 + 60

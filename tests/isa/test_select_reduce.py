@@ -161,6 +161,6 @@ def test_cost() -> None:
     x, p = normal((2, 500)), np.ones((2, 500), np.uint8)
     arguments = {"dst": Out(x.shape), "on_false": 0.0}
     assert interval(nisa.select_reduce, "trn2", predicate=p, on_true=x, **arguments) == 1000
-    assert interval(nisa.select_reduce, "trn2", predicate=Psum(p), on_true=x, **arguments) == 500
+    assert interval(nisa.select_reduce, "trn2", predicate=Psum(p), on_true=x, **arguments) == 560
     read = {"reduce_res": Out((2, 1)), "reduce_cmd": CMD.reset_reduce}
     assert interval(nisa.select_reduce, "trn2", predicate=p, on_true=x, **arguments, **read) == 1064

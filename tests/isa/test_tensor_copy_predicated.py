@@ -126,5 +126,5 @@ def test_cost() -> None:
     x, p = normal((2, 500)), np.ones((2, 500), np.uint8)
     dst = Out(x.shape, fill=0)
     assert interval(nisa.tensor_copy_predicated, "trn2", dst=dst, src=x, predicate=p) == 1000
-    assert interval(nisa.tensor_copy_predicated, "trn2", dst=dst, src=Psum(x), predicate=p) == 500
+    assert interval(nisa.tensor_copy_predicated, "trn2", dst=dst, src=Psum(x), predicate=p) == 560
     assert interval(nisa.tensor_copy_predicated, "trn2", dst=dst, src=1.0, predicate=p) == 500

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,20 +13,20 @@ from nki import errors
 from tests.isa.single import Out, Psum, bf16, f32, interval, normal, run, same, staged
 
 TORCH = {
-    "add": torch.add,
-    "subtract": torch.subtract,
-    "multiply": torch.multiply,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
-    "equal": torch.eq,
-    "not_equal": torch.ne,
-    "greater": torch.gt,
-    "greater_equal": torch.ge,
-    "less": torch.lt,
-    "less_equal": torch.le,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "logical_xor": torch.logical_xor,
+    "add": "add",
+    "subtract": "subtract",
+    "multiply": "multiply",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "equal": "eq",
+    "not_equal": "ne",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "logical_and": "logical_and",
+    "logical_or": "logical_or",
+    "logical_xor": "logical_xor",
 }
 PYTHON_BITS = {
     "bitwise_and": lambda x, y: x & y,
@@ -39,9 +38,10 @@ PYTHON_BITS = {
 @pytest.mark.parametrize("name", sorted(TORCH))
 def test_arithmetic(name: str) -> None:
     """Rules 2 and 11."""
+    torch = pytest.importorskip("torch")
     x, y = normal((4, 6), seed=1), normal((4, 6), seed=2)
     x[:, 0] = y[:, 0]
-    expected = TORCH[name](torch.tensor(x), torch.tensor(y)).to(torch.float32).numpy()
+    expected = getattr(torch, TORCH[name])(torch.tensor(x), torch.tensor(y)).to(torch.float32).numpy()
     same(run(nisa.tensor_tensor, dst=Out((4, 6)), data1=x, data2=y, op=getattr(nl, name)), expected)
 
 
@@ -188,5 +188,5 @@ def test_cost() -> None:
     assert cycles("trn1", bf16, op=nl.maximum) == 1024
     assert cycles("trn2", bf16) == 256
     assert cycles("trn2", bf16, op=nl.maximum) == 512
-    assert cycles("trn2", f32, data1=Psum(np.ones((128, 512), f32))) == 512
+    assert cycles("trn2", f32, data1=Psum(np.ones((128, 512), f32))) == 512 + 60
     assert cycles("trn2", np.int32) == 150 + 1024

@@ -191,7 +191,9 @@ def test_time_does_not_depend_on_values_or_on_the_host():
 
 
 def test_twice_the_work_takes_about_twice_as_long():
-    assert 1.9 <= tensor_engine(bf16, 64) / tensor_engine(bf16, 32) <= 2.1
+    few, some, many = (tensor_engine(bf16, count) for count in (16, 32, 64))
+    assert 1.98 <= (many - some) / (some - few) <= 2.02  # the engine warms up once, whatever the work
+    assert 1.8 <= many / some <= 2.1
 
 
 def test_values_are_the_same_whether_or_not_one_prints(capsys):
