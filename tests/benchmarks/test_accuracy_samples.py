@@ -18,7 +18,7 @@ def _random(*shape: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("kernel", "target", "length", "options"),
     [
-        (mamba_traces.states_outside, "trn1", 40, ()),
+        (mamba_traces.states_outside, "trn1", 520, ()),
         (mamba_traces.channels_outside, "trn1", 40, ()),
         (mamba_traces.chunks_in_psum, "trn1", 512, (True,)),
         (mamba_traces.sequence_tiles, "trn2", 64, (32,)),
@@ -40,10 +40,10 @@ def test_mamba(kernel: Any, target: str, length: int, options: tuple[Any, ...]) 
 
 @pytest.mark.parametrize(("kernel", "target"), [(conv.conv_by_rows, "trn2"), (conv.conv_by_strips, "trn1")])
 def test_convolution(kernel: Any, target: str) -> None:
-    x, w, bias = _random(1, 256, 6, 8), _random(256, 256, 3, 3) / 50, _random(256)
+    x, w, bias = _random(1, 128, 6, 8), _random(128, 128, 3, 3) / 50, _random(128)
     sums = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), axis=(1, 2))
     sums = np.tensordot(w, sums, ((1, 2, 3), (0, 3, 4)))
-    expected = sums.reshape(256, 2, 2, 3, 2).max(axis=(2, 4)) + bias[:, None, None]
+    expected = sums.reshape(128, 2, 2, 3, 2).max(axis=(2, 4)) + bias[:, None, None]
     halves = (tensor.astype(np.float16) for tensor in (x, w, bias))
     found = nki.simulate(kernel, target=target)(*halves, 2)[0]
     np.testing.assert_allclose(found.astype(np.float32), expected, atol=0.02)
