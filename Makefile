@@ -94,6 +94,14 @@ property: $(VENV)/.dev ## the property tests with many examples (minutes)
 bench: $(VENV)/.run ## the table of benchmarks, against plain NumPy in the same process
 	@$(PY) -m benchmarks $(ARGS)
 
+.PHONY: scale
+scale: $(VENV)/.run ## the time model on a million instructions: seconds and memory (minutes)
+	@$(PY) -m benchmarks.scale
+
+.PHONY: accuracy
+accuracy: $(VENV)/.run ## predicted against published times; writes docs/accuracy.md (ten minutes)
+	@$(PY) -m benchmarks.accuracy --write
+
 ##@ Cleaning up
 
 .PHONY: clean

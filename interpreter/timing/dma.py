@@ -25,7 +25,8 @@ class DmaCharge:
 
     engine: whose queue triggers it. issue: time that takes the queue. generator: time on the hardware descriptor
     generator of that engine. start: from the end of issue and generator until data can move. spread: from then on until
-    the last DMA engine can begin. services: time on each DMA engine. from_hbm, into_hbm: where its operands are.
+    the last DMA engine can begin. queued: whether DMAs can follow each other faster than their queue takes them.
+    services: time on each DMA engine. from_hbm, into_hbm: where its operands are.
     """
 
     engine: Engine
@@ -33,6 +34,7 @@ class DmaCharge:
     generator: int
     start: int
     spread: int
+    queued: bool
     services: tuple[int, ...]
     bytes: int
     descriptors: int
@@ -72,6 +74,7 @@ def dma_charge(
         generator,
         start,
         spread if mode is dge_mode.swdge else 0,
+        max(issue, generator) < target.dma_queue_floor_ps,
         tuple(services),
         sum(transfer.total_bytes for transfer in transfers),
         descriptors,

@@ -59,21 +59,21 @@ class OutOfOrder(CoreSchedule):
             if turns:
                 self._turn(index)
             lane = charge.lane
-            ready = 0
+            ready, last = 0, None
             for dependency in dependencies[index]:
                 on, kind, _ = dependency
                 # The order of one engine's instructions needs no semaphore, only a result does.
                 shows = end[on] if lane_of[on] == lane and kind is not _RAW else visible[on] + wake
                 if shows > ready:
-                    ready = shows
-                    cause[index] = dependency
+                    ready, last = shows, dependency
+            cause[index] = last
             held_up = floor[lane] - ready
-            ready = max(ready, floor[lane])
+            if held_up > 0:
+                ready = floor[lane]
             lane_of[index] = lane
             if charge.way == SIMPLE:
-                hold = charge.interval
-                end[index] = finish = lanes[lane].serve(ready, hold)
-                start[index] = finish - hold
+                end[index] = finish = lanes[lane].serve(ready, charge.interval)
+                start[index] = finish - charge.interval
                 visible[index] = finish + charge.after
             elif charge.way == STREAMING:
                 self._stream(index, charge, ready, self._early(charge, dependencies[index], ready))
@@ -135,7 +135,7 @@ class OutOfOrder(CoreSchedule):
             loading = self.target.scalar_table_load_ps
             ready = self.lanes[charge.lane].serve(ready, loading)
             delays.append((TABLE_LOAD, loading))
-        finish = self._serve(index, charge, ready)
+        finish = self.lanes[charge.lane].serve(ready, hold)
         for reason, shared in self._shared_by(index, charge):
             later = shared.serve(ready, hold)
             if later > finish:
@@ -155,8 +155,7 @@ class OutOfOrder(CoreSchedule):
         held = 0
         for background, interval, latency, kind, slower in charge.steps:
             if background:
-                unit = self.units.setdefault(kind, Shared())
-                done = unit.serve(usable, interval)
+                done = self._unit(kind).serve(usable, interval)
                 trace.background.append((index, done - interval, done, kind))
                 usable = shows = done + latency
             else:
@@ -173,11 +172,19 @@ class OutOfOrder(CoreSchedule):
         trace.start[index] = finish - held
         trace.visible[index] = shows + self.target.semaphore_signal_ps
 
+    def _unit(self, kind: str) -> Shared:
+        """What does the steps of one kind behind the engine's back."""
+        unit = self.units.get(kind)
+        if unit is None:
+            unit = self.units[kind] = Shared()
+        return unit
+
     def _issue(self, index: int, charge: Charge, ready: int) -> int:
         """The part of a DMA on its engine's queue. Returns when data could move."""
-        dma = charge.dma
+        dma, trace = charge.dma, self.trace
         assert dma is not None
-        made = self._serve(index, charge, ready)
+        trace.end[index] = made = self.lanes[charge.lane].serve(ready, charge.interval)
+        trace.start[index] = made - charge.interval
         if dma.generator:
             made = self.generators[charge.lane].serve(made, dma.generator)
         return made + dma.start

@@ -52,7 +52,7 @@ class CoreSchedule(ABC):
             self.reorders,
         )
         self.turns = deque(turns)
-        self.ports: dict[str, Shared] = {}
+        self.ports: dict[str | int, Shared] = {}
         self.dma = DmaEngines(target.dma_engines)
         self.warm_at = -1
 
@@ -63,13 +63,22 @@ class CoreSchedule(ABC):
 
     def _shared_by(self, index: int, charge: Charge) -> list[tuple[str, Shared]]:
         """The ports and banks that an instruction takes turns on."""
-        names = [(PORT_CONFLICT, port) for port in charge.ports]
+        found = [(PORT_CONFLICT, self._port(port)) for port in charge.ports]
         if charge.banks:
             values = self.instructions[index].__dict__
             width = self.target.psum_bank_bytes
-            banks = {bank for name in charge.banks for bank in _banks(values[name], width)}
-            names += [(BANK_CONFLICT, f"bank {bank}") for bank in sorted(banks)]
-        return [(reason, self.ports.setdefault(name, Shared())) for reason, name in names]
+            banks = [bank for name in charge.banks for bank in _banks(values[name], width)]
+            if len(charge.banks) > 1:
+                banks = sorted(set(banks))
+            found += [(BANK_CONFLICT, self._port(bank)) for bank in banks]
+        return found
+
+    def _port(self, name: str | int) -> Shared:
+        """A port by its name, or a bank by its number."""
+        port = self.ports.get(name)
+        if port is None:
+            port = self.ports[name] = Shared()
+        return port
 
     def _warming(self, index: int, begin: int, work: int) -> int:
         """When work is done that starts on a cold Tensor engine, which is slower for a while after it first starts.
@@ -91,9 +100,9 @@ class CoreSchedule(ABC):
         its turn in its DMA queue, then the DMA engines."""
         trace, target, dma = self.trace, self.target, charge.dma
         assert dma is not None
-        ring = 2 * charge.lane + (not dma.from_hbm)
-        moves = self._turn_in_queue(charge.lane, met)
+        moves = self._turn_in_queue(charge.lane, met) if dma.queued else met
         done = self.dma.serve(moves + dma.spread, dma.services)
+        ring = 2 * charge.lane + (not dma.from_hbm)
         trace.moves[index] = Move(ring, trace.end[index], can, met, moves, done)
         trace.visible[index] = done + target.dma_completion_ps
 
@@ -101,8 +110,11 @@ class CoreSchedule(ABC):
         """When the first step of an instruction has what it reads, before the others have."""
         if not charge.early:
             return ready
-        visible, wake = self.trace.visible, self.target.semaphore_wake_ps
-        return max((visible[on] + wake for on, _, name in dependencies if name in charge.early), default=0)
+        visible, shows = self.trace.visible, 0
+        for on, _, name in dependencies:
+            if name in charge.early and visible[on] > shows:
+                shows = visible[on]
+        return shows + self.target.semaphore_wake_ps if shows else 0
 
     @abstractmethod
     def _turn_in_queue(self, lane: int, ready: int) -> int:
@@ -114,6 +126,9 @@ def _banks(access: Access, width: int) -> range:
     address = access.buffer.address
     if address is None:
         return range(0)
+    first, last = address[1] // width, (address[1] + access.buffer.partition_bytes - 1) // width
+    if first == last:  # the whole tile lies in one bank
+        return range(first, first + 1)
     reach = sum(abs(step) * (count - 1) for count, step in zip(access.shape[1:], access.strides[1:]))
     first = address[1] + (access.offset % max(1, access.row)) * access.dtype.itemsize
     last = first + (reach + 1) * access.dtype.itemsize - 1
