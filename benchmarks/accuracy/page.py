@@ -17,20 +17,32 @@ TAU = 0.8
 MOST_ESTIMATES = 10
 
 TRACE_NOTES = {
-    "kda-adamw": "One kernel with seven chunk sizes that move the same bytes. The published times (1096 to 1367 us) go up "
-    "and down with the size of a row, exact powers of two being slowest: HBM banks, which the model does not have. All "
-    "predictions lie within 3 % of each other and within 13 % of the measurements.",
-    "kda-bmm": "All variants do the same 4096 products with K = 64, half of the array. Two ran at half the clock of the "
-    "Tensor engine (PE busy 95 and 99 % of about 7 ms), as the throttling rule says; two did not, for a reason that "
-    "their sources do not show. The rule makes all four equal but for their other work.",
-    "kda-bmm_softmax": "As kda-bmm: K = 64. The first variant and the one with the diagonal trick ran with the Tensor "
-    "engine at half clock, the others in part. What is left over is copies without engine=, which the compiler gave to "
-    "the Scalar engine in part and the model leaves on the Vector engine.",
-    "kda-mamba": "The four published times lie within 9 % of each other, three of them within 2 %.",
-    "kda-rope": "The variants with rows of 1 KiB are the fastest as published and of middle speed as predicted: a "
-    "descriptor costs 5 ns beyond its bytes in the model, while in these runs shorter rows were faster, as in kda-adamw.",
-    "kda-silu": "Three of the four variants are published within 12 % of each other. The model has them in another order: "
-    "small differences of row size, which decide about HBM banks.",
+    "kda-adamw": (
+        "One kernel with seven chunk sizes that move the same bytes. The published times (1096 to 1367 us) go "
+        "up and down with the size of a row, exact powers of two being slowest: HBM banks, which the model "
+        "does not have. All predictions lie within 3 % of each other and within 13 % of the measurements."
+    ),
+    "kda-bmm": (
+        "All variants do the same 4096 products with K = 64, half of the array. Two ran at half the clock of "
+        "the Tensor engine (it was busy for 95 and 99 % of about 7 ms), as the throttling rule says; two did "
+        "not, for a reason that their sources do not show. The rule makes all four equal but for their other "
+        "work."
+    ),
+    "kda-bmm_softmax": (
+        "As kda-bmm: K = 64. The first variant and the one with the diagonal trick ran with the Tensor engine "
+        "at half clock, the others in part. The rest is copies without engine=, which the compiler gave to "
+        "the Scalar engine in part and the model leaves on the Vector engine."
+    ),
+    "kda-mamba": ("The four published times lie within 9 % of each other, three of them within 2 %."),
+    "kda-rope": (
+        "The variants with rows of 1 KiB are the fastest as published and of middle speed as predicted: a "
+        "descriptor costs 5 ns beyond its bytes in the model, while shorter rows were faster in these runs, "
+        "as in kda-adamw."
+    ),
+    "kda-silu": (
+        "Three of the four variants are published within 12 % of each other. The model has them in another "
+        "order by small differences of row size, which decide about HBM banks."
+    ),
 }
 """Why the order of a trace does not come out."""
 
