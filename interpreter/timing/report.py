@@ -147,8 +147,8 @@ def waits(trace: Trace, target: Target) -> Iterator[Wait]:
 def engine_uses(timeline: Timeline) -> dict[str, EngineUse]:
     """Each engine's share of the run, summed over cores.
 
-    Where queues of one engine seem to work at once, one of them works in a gap that is called a wait for the engine:
-    that gap is counted as busy.
+    Where two instructions of one engine seem to run at once, as the "compiler" schedule has it, one of them runs in a
+    gap: the gaps count as busy so far, waits for the engine first.
     """
     waited: dict[str, Counter[str]] = {unit.name: Counter() for unit in ENGINES}
     for wait in timeline.waits:
@@ -166,9 +166,13 @@ def engine_uses(timeline: Timeline) -> dict[str, EngineUse]:
             count[unit.name] += len(members)
             idle[unit.name] += trace.latency_ps - reached
     for name, found in waited.items():
-        filled = min(twice[name], found[ENGINE])
-        busy[name] += filled
-        found[ENGINE] -= filled
+        for reason in (ENGINE, *(reason for reason, _ in found.most_common() if reason != ENGINE)):
+            filled = min(twice[name], found[reason])
+            found[reason] -= filled
+            twice[name] -= filled
+            busy[name] += filled
+        idle[name] -= twice[name]
+        busy[name] += twice[name]
     whole = timeline.latency_ps * len(timeline.traces)
     return {
         name: EngineUse(

@@ -16,7 +16,6 @@ from benchmarks.accuracy.kernels.probe_figures import (
     moving_ns,
     ready_interval_ns,
     relative_rate,
-    semaphore_to_data_ns,
     served_ns,
     software_start_ns,
     table_load_ns,
@@ -106,7 +105,6 @@ row("dma-128-q", lambda: example(128, 128, moving_ns(0)))
 row("dma-128-trig", lambda: example(128, 128, software_start_ns(0)))
 row("dma-128-total", lambda: example(128, 128, trigger_to_use_ns(0)))
 row("act-128", lambda: example(128, 128, duration_ns("activation")))
-row("dma-start", lambda: example(128, 128, semaphore_to_data_ns("activation", 1)))
 
 row("dma-32k-trn1", lambda: lone(8, 1024))
 row("dma-4b-trn1", lambda: lone(1, 1))

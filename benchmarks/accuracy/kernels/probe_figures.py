@@ -158,16 +158,6 @@ def _left(timed: Timed, move: Move) -> int:
     return move.ready - timed.timeline.target.dma_swdge_start_ps
 
 
-def semaphore_to_data_ns(mnemonic: str, nth: int) -> Figure:
-    """From the semaphore of an instruction to the data of the nth DMA, which waits for it, moving."""
-
-    def figure(timed: Timed) -> float:
-        move, _, trace = _dma(timed, nth)
-        return (move.start - trace.visible[timed.indices(mnemonic)[0]]) / _PS_PER_NS
-
-    return figure
-
-
 def ready_interval_ns(count: int) -> Figure:
     """Mean distance between the first DMAs being ready to move data, however busy their queue is."""
 
