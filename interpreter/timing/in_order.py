@@ -6,7 +6,6 @@ instruction's interval, while the result shows one latency later; a semaphore ca
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Generator, Sequence
 
 from interpreter.timing.charges import (
@@ -19,14 +18,12 @@ from interpreter.timing.charges import (
     TENSOR,
     Charge,
 )
-from interpreter.timing.schedule import CoreSchedule, Meetings
+from interpreter.timing.schedule import RAW, CoreSchedule, Meetings
 from interpreter.timing.timeline import BARRIER, LOOP, TABLE_LOAD
 from interpreter.timing.turns import Turn
-from nki.ir.dependency import Dependency, DependencyKind
+from nki.ir.dependency import Dependency
 from nki.ir.instruction import Instruction
 from nki.target import Target
-
-_RAW = DependencyKind.RAW
 
 
 class InOrder(CoreSchedule):
@@ -45,7 +42,6 @@ class InOrder(CoreSchedule):
         super().__init__(core, instructions, charges, target, turns)
         lanes = len(ENGINES)
         self.free = [0] * lanes
-        self.lane_of = array("b", bytes(len(instructions)))
         self.tables: list[str | None] = [None] * lanes
         self.generator = [0] * lanes
         self.queues = [0] * lanes
@@ -67,7 +63,7 @@ class InOrder(CoreSchedule):
             for dependency in dependencies[index]:
                 on, kind, _ = dependency
                 # A queue keeps its own order; only a result must be waited for. Nobody else's work is in order.
-                if lane_of[on] != lane or kind is _RAW:
+                if lane_of[on] != lane or kind is RAW:
                     shows = visible[on]
                     if shows > ready:
                         ready = shows
@@ -82,7 +78,7 @@ class InOrder(CoreSchedule):
                 end[index] = free[lane] = begin = begin + charge.interval
                 visible[index] = begin + charge.after
             elif charge.way == STREAMING:
-                self._stream(index, charge, ready, self._early(charge, dependencies[index], ready))
+                self._stream(index, charge, ready, self._early(charge, dependencies[index]))
             elif charge.way == DMA:
                 can = self._issue(index, charge, ready)
                 self._moved(index, charge, can, can)

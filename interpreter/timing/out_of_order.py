@@ -8,19 +8,16 @@ data and the memory of their tiles. Branches of loops on the device and barriers
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Generator, Sequence
 
 from interpreter.timing.charges import DMA, ENGINES, EXCHANGE, SHARING, SIMPLE, STREAMING, TENSOR, Charge
 from interpreter.timing.resources import Shared
-from interpreter.timing.schedule import CoreSchedule, Meetings
+from interpreter.timing.schedule import RAW, CoreSchedule, Meetings
 from interpreter.timing.timeline import BARRIER, LOOP, TABLE_LOAD
 from interpreter.timing.turns import Turn
-from nki.ir.dependency import Dependency, DependencyKind
+from nki.ir.dependency import Dependency
 from nki.ir.instruction import Instruction
 from nki.target import Target
-
-_RAW = DependencyKind.RAW
 
 
 class OutOfOrder(CoreSchedule):
@@ -40,7 +37,6 @@ class OutOfOrder(CoreSchedule):
         super().__init__(core, instructions, charges, target, turns)
         lanes = len(ENGINES)
         self.lanes = [Shared() for _ in range(lanes)]
-        self.lane_of = array("b", bytes(len(instructions)))
         self.tables: list[str | None] = [None] * lanes
         self.generators = [Shared() for _ in range(lanes)]
         self.queues = [Shared() for _ in range(lanes)]
@@ -63,7 +59,7 @@ class OutOfOrder(CoreSchedule):
             for dependency in dependencies[index]:
                 on, kind, _ = dependency
                 # The order of one engine's instructions needs no semaphore, only a result does.
-                shows = end[on] if lane_of[on] == lane and kind is not _RAW else visible[on] + wake
+                shows = end[on] if lane_of[on] == lane and kind is not RAW else visible[on] + wake
                 if shows > ready:
                     ready, last = shows, dependency
             cause[index] = last
@@ -76,7 +72,7 @@ class OutOfOrder(CoreSchedule):
                 start[index] = finish - charge.interval
                 visible[index] = finish + charge.after
             elif charge.way == STREAMING:
-                self._stream(index, charge, ready, self._early(charge, dependencies[index], ready))
+                self._stream(index, charge, ready, self._early(charge, dependencies[index]))
             elif charge.way == DMA:
                 can = self._issue(index, charge, ready)
                 self._moved(index, charge, can, can)

@@ -17,10 +17,12 @@ from interpreter.timing.charges import Charge
 from interpreter.timing.resources import DmaEngines, Shared
 from interpreter.timing.timeline import BANK_CONFLICT, PORT_CONFLICT, Move, Trace
 from interpreter.timing.turns import Turn
-from nki.ir.dependency import Dependency
+from nki.ir.dependency import Dependency, DependencyKind
 from nki.ir.instruction import Instruction
 from nki.ir.program import Access
 from nki.target import Target
+
+RAW = DependencyKind.RAW
 
 Meetings = Generator[tuple[int, int], int, Trace]
 """A core on its way: yields (instruction, when it has come) and is sent when all cores have."""
@@ -55,6 +57,7 @@ class CoreSchedule(ABC):
         self.ports: dict[str | int, Shared] = {}
         self.dma = DmaEngines(target.dma_engines)
         self.warm_at = -1
+        self.lane_of = array("b", bytes(count))
 
     @abstractmethod
     def run(self, dependencies: Sequence[Sequence[Dependency]]) -> Meetings:
@@ -106,13 +109,13 @@ class CoreSchedule(ABC):
         trace.moves[index] = Move(ring, trace.end[index], can, met, moves, done)
         trace.visible[index] = done + target.dma_completion_ps
 
-    def _early(self, charge: Charge, dependencies: Sequence[Dependency], ready: int) -> int:
-        """When the first step of an instruction has what it reads, before the others have."""
-        if not charge.early:
-            return ready
-        visible, shows = self.trace.visible, 0
-        for on, _, name in dependencies:
-            if name in charge.early and visible[on] > shows:
+    def _early(self, charge: Charge, dependencies: Sequence[Dependency]) -> int:
+        """When the first step of an instruction has what it reads. The order of its engine is kept by the others."""
+        visible, lane_of, shows = self.trace.visible, self.lane_of, 0
+        for on, kind, name in dependencies:
+            if charge.early and name not in charge.early:
+                continue
+            if visible[on] > shows and (lane_of[on] != charge.lane or kind is RAW):
                 shows = visible[on]
         return shows + self.target.semaphore_wake_ps if shows else 0
 
