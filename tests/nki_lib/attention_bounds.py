@@ -13,33 +13,85 @@ independent; the certain bound n u is never met).
 * The weighted sum of n rows of v adds 4 sqrt(n) u, the sum of the weights as much, 1/sum and the product 2 u; numerator
   and denominator both carry the error of the weights.
 * The result is stored with w of itself; below the smallest normal number of the type nothing is promised.
+* A soft cap and a finite bias are part of a score: their sizes join its magnitude a.
+
+The gradients: dscores are the weights times grad v^T - sum(grad out). With s = |grad| |v|^T + sum(|grad| weights |v|)
+they are off by c s times the weight, where c adds up the errors above, those of the sums over D, Sk and G Sq, and what
+is stored between (weights, dscores, the output, the result). dq and dk are sums of dscores, dv is one of weights.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from nki_lib.attention.flash_attention.reference import attention
+from nki_lib.attention.flash_attention.reference import attention, masked_scores, with_sinks
 
 UNIT = 2.0**-24
 
 
+def widened(extras: dict[str, Any]) -> dict[str, Any]:
+    """The same arguments with float64 for floats."""
+    return {
+        name: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
+        for name, x in extras.items()
+    }
+
+
+def magnitude_of(q: Tensor, k: Tensor, extras: dict[str, Any]) -> Tensor:
+    """What no score of a query exceeds: [B, Hq, Sq, 1]."""
+    scale, bias = extras.get("scale"), extras.get("bias")
+    factor = abs(q.shape[3] ** -0.5 if scale is None else scale)
+    repeated = k.double().repeat_interleave(q.shape[1] // k.shape[1], 1).abs()
+    magnitude = factor * (q.double().abs() @ repeated.transpose(-1, -2)).amax(-1, keepdim=True)
+    if bias is not None:
+        magnitude = magnitude + bias.double().abs().nan_to_num(posinf=0.0).max()
+    return magnitude + (extras.get("softcap") or 0.0)
+
+
 def exact_and_bound(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, **extras: Any
 ) -> tuple[Tensor, Tensor]:
     """The result in float64, and what each element may be off by."""
     depth, keys = q.shape[3], k.shape[2]
     narrow = torch.finfo(q.dtype)
     stored = narrow.eps / 2
-    wide_q, wide_k, wide_v = q.double(), k.double(), v.double()
-    exact = attention(wide_q, wide_k, wide_v, causal=causal, scale=scale)
-    factor = abs(depth**-0.5 if scale is None else scale)
-    repeated = wide_k.repeat_interleave(q.shape[1] // k.shape[1], 1).abs()
+    extras = widened(extras) | {"causal": causal, "scale": scale}
+    exact = attention(q.double(), k.double(), v.double(), **extras)
     if exact.numel() == 0 or keys == 0:
         return exact, torch.zeros_like(exact)
-    magnitude = factor * (wide_q.abs() @ repeated.transpose(-1, -2)).amax(-1, keepdim=True)
-    weight = (4 * depth**0.5 + 3) * UNIT * magnitude + 12 * UNIT
+    weight = (4 * depth**0.5 + 3) * UNIT * magnitude_of(q, k, extras) + 12 * UNIT
     sums = 8 * keys**0.5 * UNIT + 2 * UNIT
-    mixed = attention(wide_q, wide_k, wide_v.abs(), causal=causal, scale=scale)
+    mixed = attention(q.double(), k.double(), v.double().abs(), **extras)
     return exact, (2 * weight + sums + stored) * mixed + stored * exact.abs() + narrow.tiny
+
+
+def gradients_and_bounds(
+    q: Tensor, k: Tensor, v: Tensor, grad: Tensor, extras: dict[str, Any]
+) -> list[tuple[Tensor, Tensor]]:
+    """The gradients of q, k and v in float64, and what each element may be off by."""
+    extras, narrow = widened(extras), torch.finfo(q.dtype)
+    leaves = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    exact = torch.autograd.grad(attention(*leaves, **extras), leaves, grad.double())
+    wide = [x.detach().double().abs() for x in (q, k, v, grad)]
+    group, scale = q.shape[1] // k.shape[1], extras.get("scale")
+    keys, values = (x.repeat_interleave(group, 1) for x in wide[1:3])
+    sinks = extras.pop("sinks", None)
+    scores = masked_scores(q.detach().double(), k.detach().double(), **extras)
+    weights = with_sinks(scores, sinks).softmax(-1)[..., : k.shape[2]].nan_to_num()
+    lengths = q.shape[3] ** 0.5 + k.shape[2] ** 0.5 + (group * q.shape[2]) ** 0.5
+    relative = 4 * ((4 * q.shape[3] ** 0.5 + 3) * UNIT * magnitude_of(q, k, extras) + 12 * UNIT)
+    relative = relative + 8 * lengths * UNIT + 4 * narrow.eps / 2
+    size = wide[3] @ values.transpose(-1, -2) + (wide[3] * (weights @ values)).sum(-1, keepdim=True)
+    factor = abs(q.shape[3] ** -0.5 if scale is None else scale)
+    scores_off, weights_off = relative * weights * size * factor, relative * weights
+    bounds = [
+        scores_off @ keys,
+        scores_off.transpose(-1, -2) @ wide[0],
+        weights_off.transpose(-1, -2) @ wide[3],
+    ]
+    shape = (*k.shape[:2], group, *k.shape[2:])
+    bounds[1:] = [x.reshape(shape).sum(2) for x in bounds[1:]]
+    return [(e, b + narrow.eps / 2 * e.abs() + narrow.tiny) for e, b in zip(exact, bounds)]

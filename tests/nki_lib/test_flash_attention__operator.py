@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import nki_lib  # noqa: E402
 from nki import errors  # noqa: E402
+from nki_lib.attention.flash_attention.api import flash_attention  # noqa: E402
 from nki_lib.attention.flash_attention.kernel import flash_attention as kernel  # noqa: E402
 from nki_lib.attention.flash_attention.reference import attention  # noqa: E402
 from tests.source_tree import ROOT  # noqa: E402
@@ -38,7 +38,9 @@ def test_opcheck_of_a_transposed_view() -> None:
 
 def test_schema() -> None:
     assert str(torch.ops.nki_lib.flash_attention.default._schema) == (
-        "nki_lib::flash_attention(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None) -> Tensor"
+        "nki_lib::flash_attention(Tensor q, Tensor k, Tensor v, Tensor? sinks=None, Tensor? bias=None, "
+        "Tensor? key_padding_mask=None, Tensor? q_segment_ids=None, Tensor? kv_segment_ids=None, "
+        "*, bool causal=False, float? scale=None, SymInt? window=None, float? softcap=None) -> Tensor"
     )
 
 
@@ -50,7 +52,7 @@ def test_compiles_as_one_graph_for_all_lengths() -> None:
         return graph.forward
 
     def block(q: Any, k: Any, v: Any) -> Any:
-        return nki_lib.flash_attention(q * 2, k, v, causal=True) + 1
+        return flash_attention(q * 2, k, v, causal=True) + 1
 
     torch._dynamo.reset()
     compiled = torch.compile(block, fullgraph=True, backend=backend, dynamic=True)
@@ -65,7 +67,7 @@ def test_compiles_with_fake_tensors() -> None:
     """`aot_eager` traces with the fake implementation and checks its strides against the real result's use."""
     torch._dynamo.reset()
     compiled = torch.compile(
-        lambda q: nki_lib.flash_attention(q, q, q).transpose(1, 2).reshape(1, 12, 16),
+        lambda q: flash_attention(q, q, q).transpose(1, 2).reshape(1, 12, 16),
         fullgraph=True,
         backend="aot_eager",
     )
@@ -77,16 +79,23 @@ def test_compiles_with_fake_tensors() -> None:
 
 def test_meta_tensors() -> None:
     q = torch.empty(3, 4, 5, 8, device="meta", dtype=torch.bfloat16).transpose(0, 1)
-    found = nki_lib.flash_attention(q, q, q)
+    found = flash_attention(q, q, q)
     assert found.device.type == "meta" and found.shape == q.shape and found.is_contiguous()
 
 
-def test_gradients_are_refused() -> None:
+def test_gradients_of_gradients_are_refused() -> None:
     q = random(1, 1, 4, 8).requires_grad_()
+    (slope,) = torch.autograd.grad(flash_attention(q, q, q).sum(), q, create_graph=True)
     with pytest.raises(errors.NoBackwardError, match=r"no_grad"):
-        nki_lib.flash_attention(q, q, q).sum().backward()
+        slope.sum().backward()
     with torch.no_grad():
-        assert not nki_lib.flash_attention(q, q, q).requires_grad
+        assert not flash_attention(q, q, q).requires_grad
+
+
+def test_the_bias_has_no_gradient() -> None:
+    q, bias = random(1, 1, 4, 8).requires_grad_(), random(4, 4).requires_grad_()
+    with pytest.raises(errors.NoBackwardError, match=r"bias.detach\(\)"):
+        flash_attention(q, q, q, bias=bias).sum().backward()
 
 
 Q = (2, 4, 6, 8)
@@ -99,27 +108,67 @@ WRONG: dict[str, tuple[type[Exception], str, Any]] = {
     "lengths": (errors.ShapeError, "`v`", lambda q: (q, q, q[:, :, :3])),
     "heads": (errors.ShapeError, "`k`", lambda q: (q, q[:, :3], q[:, :3])),
     "more key heads": (errors.ShapeError, "`k`", lambda q: (q[:, :2], q, q)),
-    "wide heads": (errors.ShapeError, "128", lambda q: (q.repeat(1, 1, 1, 17),) * 3),
+    "wide heads": (errors.ShapeError, "256", lambda q: (q.repeat(1, 1, 1, 33),) * 3),
+    "sparse": (errors.ArgumentError, "`q`", lambda q: (q.to_sparse(), q, q)),
 }
+
+
+def ids(*shape: int) -> Any:
+    return torch.zeros(shape, dtype=torch.int64)
+
+
+WRONG_EXTRAS: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
+    "window": (errors.ArgumentError, "`window`", {"window": 0}),
+    "softcap": (errors.ArgumentError, "`softcap`", {"softcap": -1.0}),
+    "scale": (errors.ArgumentError, "`scale`", {"scale": float("nan")}),
+    "sinks": (errors.ShapeError, r"allowed: shape \[4\]", {"sinks": torch.zeros(3)}),
+    "sinks of integers": (errors.DtypeError, "`sinks`", {"sinks": ids(4)}),
+    "bias": (errors.ShapeError, "broadcasts", {"bias": torch.zeros(5, 6)}),
+    "bias of 5 dimensions": (errors.ShapeError, "`bias`", {"bias": torch.zeros(1, 1, 1, 1, 1)}),
+    "bool bias": (errors.DtypeError, "`bias`", {"bias": torch.ones(6, 6, dtype=torch.bool)}),
+    "padding": (errors.ShapeError, "`key_padding_mask`", {"key_padding_mask": ids(2, 5).bool()}),
+    "padding of numbers": (errors.DtypeError, "mask != 0", {"key_padding_mask": ids(2, 6)}),
+    "one side": (errors.ArgumentError, "`q_segment_ids`", {"q_segment_ids": ids(2, 6)}),
+    "the other": (errors.ArgumentError, "`kv_segment_ids`", {"kv_segment_ids": ids(2, 6)}),
+    "segments": (errors.ShapeError, "`kv_s", {"q_segment_ids": ids(2, 6), "kv_segment_ids": ids(2, 7)}),
+    "segments of floats": (errors.DtypeError, "integers", {"q_segment_ids": torch.zeros(2, 6)}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_EXTRAS)
+def test_errors_of_the_other_arguments(case: str) -> None:
+    kind, named, extras = WRONG_EXTRAS[case]
+    q = random(*Q)
+    with pytest.raises(kind, match=named):
+        flash_attention(q, q, q, **extras)
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_errors_name_the_argument(case: str) -> None:
     kind, named, make = WRONG[case]
     with pytest.raises(kind, match=named) as caught:
-        nki_lib.flash_attention(*make(random(*Q)))
+        flash_attention(*make(random(*Q)))
     text = str(caught.value)
     assert "flash_attention" in text and "found:" in text and "allowed:" in text
     with pytest.raises(kind, match=named):
-        nki_lib.flash_attention(*(t.to("meta") for t in make(random(*Q))))
+        flash_attention(*(t.to("meta") for t in make(random(*Q))))
+
+
+def test_other_devices_are_refused() -> None:
+    class Elsewhere(torch.Tensor):
+        device = torch.device("cuda")
+
+    q = random(*Q)
+    with pytest.raises(errors.ArgumentError, match=r"bias.cpu\(\)"):
+        flash_attention(q, q, q, bias=torch.zeros(1).as_subclass(Elsewhere))
 
 
 def test_larger_batches_stage_nothing_new() -> None:
     q, k = random(1, 2, 50, 24), random(1, 1, 60, 24)
-    nki_lib.flash_attention(q, k, k, causal=True)
+    flash_attention(q, k, k, causal=True)
     before = len(kernel._cache)
     for batch, key_heads in ((3, 1), (1, 4), (2, 5)):
-        nki_lib.flash_attention(
+        flash_attention(
             random(batch, 2 * key_heads, 50, 24), *[random(batch, key_heads, 60, 24)] * 2, causal=True
         )
     assert len(kernel._cache) == before

@@ -1,1 +1,1 @@
-"""Flash attention, forward. `kernel.py` can be used without PyTorch; `op.py` needs it. The front door is `nki_lib`."""
+"""Flash attention, forward and backward. The kernels work without PyTorch; `op.py` needs it, `api.py` to be called."""

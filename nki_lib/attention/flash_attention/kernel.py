@@ -3,11 +3,13 @@
 Letters used in every docstring here:
   G  query heads of one key head     m  queries of a tile, up to 128
   Sq queries, Sk keys                n  keys of a block, up to 1024: two PSUM banks of scores
-  D  head dimension, up to 128       c  keys of a chunk, up to 512: one PSUM bank, one load
+  D  head dimension, up to 256       c  keys of a chunk, up to 512: one PSUM bank, one load
+                                     d  head dimension of a part, up to 128
 
 Nothing of size Sq x Sk exists: the scores of one query tile against one key block live in PSUM and become, block by
 block, a running sum of rows of V. Read `flash_attention` first, then its four stages; `order.py` says which tile meets
-which block when, `loading.py` how queries and keys come in.
+which block when, `loading.py` how queries and keys come in, `masking.py` what happens to scores before the softmax,
+`statistics.py` what the softmax starts from and leaves behind. `backward.py` is the way back.
 """
 
 from __future__ import annotations
@@ -17,20 +19,38 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.flash_attention.loading import KeyChunks, load_queries
-from nki_lib.attention.flash_attention.order import Step, steps_in_order
-
-MINUS_INFINITY = float("-inf")
+from nki_lib.attention.flash_attention.loading import Chunk, KeyChunks, load_rows, transpose_rows
+from nki_lib.attention.flash_attention.masking import LARGEST, ScoreRules
+from nki_lib.attention.flash_attention.order import Step, query_tiles, steps_in_order
+from nki_lib.attention.flash_attention.statistics import SMALLEST, LogSumExp, Sinks, column_like
 
 WEIGH, TRANSPOSE, ACCUMULATE = 1, 3, 4
 """How many steps each stage of the pipeline lags behind `load`."""
 
 
 @nki.jit
-def flash_attention(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
-    """softmax(scale * q k^T) v with float32 statistics; causal: query i sees keys j <= i + Sk - Sq.
+def flash_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    scale: float,
+    causal: bool,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Any = None,
+    bias: Any = None,
+    q_ids: Any = None,
+    k_ids: Any = None,
+    return_lse: bool = False,
+) -> Any:
+    """softmax(scores) v with float32 statistics, scores = scale * q k^T; causal: query i sees keys j <= i + Sk - Sq.
 
     Dimensions: q [G, Sq, D], k [Sk, D], v [Sk, D] -> [G, Sq, D]. Causal needs Sq <= Sk: every query sees a key.
+    window: query i sees keys j > i + Sk - Sq - window. softcap: scores become softcap * tanh(scores / softcap).
+    bias [G or 1, Sq or 1, Sk or 1], then added to them. q_ids [Sq], k_ids [Sk], float32: only equal ids see each other.
+    sinks [G], float32: a score more in the denominator. return_lse: also log sum exp of a query's scores, as
+    [G * tiles, 128], a row for each tile of queries, the last of a head incomplete.
+    With bias or ids a query that sees no key gets zeros, and -inf.
 
     Pseudocode:
         for each step, a query tile and a block of keys that it sees:
@@ -44,75 +64,65 @@ def flash_attention(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
     every exponential.
     """
     out = nl.ndarray(q.shape, dtype=q.dtype, buffer=nl.shared_hbm)
-    mask = make_diagonal_mask() if causal else None
-    chunks = KeyChunks(k, v)
-    steps = steps_in_order(q.shape, k.shape[0], causal, chunks)
+    rules = ScoreRules(abs(scale), causal, window, softcap, bias, q_ids)
+    first = Sinks(sinks) if sinks is not None else None
+    chunks = KeyChunks(k, v, k_ids)
+    tiles = query_tiles(q.shape, k.shape[0], causal, window)
+    lse = LogSumExp(len(tiles)) if return_lse else None
+    steps = steps_in_order(tiles, chunks)
     for now in range(len(steps) + ACCUMULATE):
         if now < len(steps):
             load(steps[now], q, chunks, scale < 0)
         if 0 <= now - WEIGH < len(steps):
-            weigh(steps[now - WEIGH], abs(scale), mask)
+            weigh(steps[now - WEIGH], rules, first)
         if 0 <= now - TRANSPOSE < len(steps):
             transpose(steps[now - TRANSPOSE])
         if 0 <= now - ACCUMULATE < len(steps):
-            accumulate(steps[now - ACCUMULATE], out)
-    return out
-
-
-def make_diagonal_mask() -> Any:
-    """What is added to the scores around the diagonal: -inf right of it, 0 elsewhere. Dimensions: [128, 128]."""
-    side = nl.tile_size.pmax
-    zeros = nl.ndarray((side, side), dtype=nl.float32, buffer=nl.sbuf)
-    mask = nl.ndarray((side, side), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=zeros, value=0.0)
-    nisa.affine_select(
-        dst=mask,
-        pattern=[[-1, side]],
-        channel_multiplier=1,
-        on_true_tile=zeros,
-        on_false_value=MINUS_INFINITY,
-        cmp_op=nl.greater_equal,
-    )
-    return mask
+            accumulate(steps[now - ACCUMULATE], out, rules, first, lse)
+    return out if lse is None else (out, lse.store())
 
 
 def load(step: Step, q: Any, chunks: KeyChunks, negated: bool) -> None:
-    """tile.query [D, m] and step.chunks, pairs (k^T [D, c], v [128, c/128, D]) of the step's n keys."""
+    """tile.query, parts [d, m], and step.chunks, the step's n keys."""
     tile = step.tile
     if step.is_first:
-        tile.query = load_queries(q[tile.head, tile.start : tile.stop, :], negated)
+        tile.query = transpose_rows(load_rows(q[tile.head, tile.start : tile.stop, :]), negated)
     step.chunks = chunks.block(step.start, step.stop)
 
 
-def weigh(step: Step, scale: float, mask: Any) -> None:
+def weigh(step: Step, rules: ScoreRules, sinks: Sinks | None) -> None:
     """The weights of one query tile for one key block, relative to the maximum so far.
 
-    Dimensions: tile.query [D, m], step.chunks of n keys -> step.weights [m, n] in the dtype of the tensors,
+    Dimensions: tile.query, parts [d, m], step.chunks of n keys -> step.weights [m, n] in the dtype of the tensors,
     step.total [m, 1], tile.low [m, 1] = -scale * row maximum, step.factor [m, 1] unless it is the first block.
 
     Pseudocode:
         scores = query^T k^T                                        # [m, n] in PSUM
-        scores[:, diagonal : diagonal + m] += mask                  # causal, as far as the block reaches
+        cap, bias and mask the scores                               # those around the diagonal, if causal
         low = min(-max(scores) * scale, low of earlier blocks)
         factor = exp(low - low of earlier blocks)                   # what earlier sums shrink by
         weights = exp(scale * scores + low); total = sum(weights)   # one pass of the Scalar engine
     """
-    tile = step.tile
+    tile, scale = step.tile, rules.scale
     scores = multiply_scores(tile.query, step.chunks)
-    if mask is not None:
-        mask_scores(scores, mask, tile.diagonal - step.start)
+    rules.cap(scores)
+    rules.mask(scores, tile, step.start, [chunk.ids for chunk in step.chunks])
+    if step.is_first and sinks is not None:
+        tile.low = sinks.low(tile)
     low, step.total = column_like(scores), column_like(scores)
     nisa.tensor_reduce(dst=low, op=nl.maximum, data=scores, axis=1, negate=True)
-    if step.is_first:
+    before = tile.low if tile.low is not None else LARGEST if rules.hides else None
+    if before is None:
         nisa.tensor_scalar(dst=low, data=low, op0=nl.multiply, operand0=scale)
     else:
         nisa.tensor_scalar(
-            dst=low, data=low, op0=nl.multiply, operand0=scale, op1=nl.minimum, operand1=tile.low
+            dst=low, data=low, op0=nl.multiply, operand0=scale, op1=nl.minimum, operand1=before
         )
+    if tile.low is not None:
         step.factor = column_like(scores)
         nisa.activation(dst=step.factor, op=nl.exp, data=tile.low, scale=-1.0, bias=low)
     tile.low = low
-    step.weights = nl.ndarray(scores.shape, dtype=tile.query.dtype, buffer=nl.sbuf)
+    step.weights = nl.ndarray(scores.shape, dtype=tile.query[0].dtype, buffer=nl.sbuf)
     nisa.activation(
         dst=step.weights,
         op=nl.exp,
@@ -125,31 +135,17 @@ def weigh(step: Step, scale: float, mask: Any) -> None:
     )
 
 
-def column_like(tile: Any) -> Any:
-    """A new float32 column in SBUF with a row for each of the tile's. Dimensions: [m, f] -> [m, 1]."""
-    return nl.ndarray((tile.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
-
-
-def multiply_scores(query: Any, chunks: list[Any]) -> Any:
-    """scores[m, n] = query[D, m]^T k^T[D, n], one PSUM bank a chunk."""
-    n = sum(keys.shape[1] for keys, _ in chunks)
-    scores = nl.ndarray((query.shape[1], n), dtype=nl.float32, buffer=nl.psum)
+def multiply_scores(query: list[Any], chunks: list[Chunk]) -> Any:
+    """scores[m, n] = query[D, m]^T k^T[D, n], one PSUM bank a chunk; the parts of D are summed there."""
+    n = sum(chunk.keys[0].shape[1] for chunk in chunks)
+    scores = nl.ndarray((query[0].shape[1], n), dtype=nl.float32, buffer=nl.psum)
     column = 0
-    for keys, _ in chunks:
-        width = keys.shape[1]
-        nisa.nc_matmul(dst=scores[:, column : column + width], stationary=query, moving=keys)
+    for chunk in chunks:
+        width = chunk.keys[0].shape[1]
+        for part, keys in zip(query, chunk.keys):
+            nisa.nc_matmul(dst=scores[:, column : column + width], stationary=part, moving=keys)
         column += width
     return scores
-
-
-def mask_scores(scores: Any, mask: Any, diagonal: int) -> None:
-    """scores[:, diagonal : diagonal + m] += mask, as far as these columns lie in this block."""
-    m, n = scores.shape
-    start, stop = max(diagonal, 0), min(diagonal + m, n)
-    if start < stop:
-        window = scores[:, start:stop]
-        part = mask[:m, start - diagonal : stop - diagonal]
-        nisa.tensor_tensor(dst=window, data1=window, data2=part, op=nl.add)
 
 
 def transpose(step: Step) -> None:
@@ -180,7 +176,7 @@ def transpose(step: Step) -> None:
             nisa.tensor_copy(dst=in_sbuf[:rest, full, :], src=in_psum[:rest, full, :])
 
 
-def accumulate(step: Step, out: Any) -> None:
+def accumulate(step: Step, out: Any, rules: ScoreRules, sinks: Sinks | None, lse: LogSumExp | None) -> None:
     """Add a step's weighted rows of v to its tile; after the last step, normalise and store.
 
     Dimensions: step.transposed, blocks [128, m] of n keys; tile.rows [m, D] and tile.total [m, 1]; out [G, Sq, D].
@@ -193,24 +189,29 @@ def accumulate(step: Step, out: Any) -> None:
     """
     tile = step.tile
     rows, total = multiply_values(step), step.total
+    if step.is_first and sinks is not None:
+        tile.total = sinks.total(tile)
+    if tile.total is not None:
+        total = rescale_and_add(tile.total, step.factor, total)
     if not step.is_first:
         rows = rescale_and_add(tile.rows, step.factor, rows)
-        total = rescale_and_add(tile.total, step.factor, total)
     elif not step.is_last:
         in_psum, rows = rows, nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=rows, src=in_psum)
     tile.rows, tile.total = rows, total
     if step.is_last:
-        store(out[tile.head, tile.start : tile.stop, :], rows, total)
+        if lse is not None:
+            lse.keep(tile)
+        store(out[tile.head, tile.start : tile.stop, :], rows, total, rules.hides)
 
 
 def multiply_values(step: Step) -> Any:
     """rows[m, D] = weights[m, n] v[n, D], accumulated over 128 keys at a time in one PSUM bank."""
     blocks_per_chunk = nl.tile_size.psum_bank_fmax // nl.tile_size.pmax
-    m, depth = step.weights.shape[0], step.chunks[0][1].shape[2]
+    m, depth = step.weights.shape[0], step.chunks[0].values.shape[2]
     rows = nl.ndarray((m, depth), dtype=nl.float32, buffer=nl.psum)
     for i in range(len(step.transposed)):
-        values = step.chunks[i // blocks_per_chunk][1]
+        values = step.chunks[i // blocks_per_chunk].values
         block = step.transposed[i]
         nisa.nc_matmul(dst=rows, stationary=block, moving=values[: block.shape[0], i % blocks_per_chunk, :])
     return rows
@@ -225,10 +226,14 @@ def rescale_and_add(old: Any, factor: Any, new: Any) -> Any:
     return result
 
 
-def store(out: Any, rows: Any, total: Any) -> None:
-    """out[m, D] = rows / total, rounded once to the type of the tensor."""
+def store(out: Any, rows: Any, total: Any, may_be_zero: bool) -> None:
+    """out[m, D] = rows / total, rounded once to the type of the tensor; 0 / 0 is 0."""
     inverse = column_like(total)
     tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
+    if may_be_zero:
+        positive = column_like(total)
+        nisa.tensor_scalar(dst=positive, data=total, op0=nl.add, operand0=SMALLEST)
+        total = positive
     nisa.reciprocal(dst=inverse, data=total)
     nisa.tensor_scalar(dst=tile, data=rows, op0=nl.multiply, operand0=inverse)
     nisa.dma_copy(dst=out, src=tile)

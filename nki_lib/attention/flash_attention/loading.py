@@ -3,10 +3,13 @@
 The keys are kept in SBUF from their first use to their last where they fit, so a causal kernel loads and transposes the
 first of them while it already multiplies; else only the chunks in use are kept and each group of query tiles loads
 them again.
+
+A transposed tile is a list of parts [up to 128 of D, columns]: one part, or two for a head dimension above 128.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import nki.isa as nisa
@@ -22,57 +25,95 @@ def fetch(dst: Any, src: Any) -> None:
     It keeps no engine busy, and it has a queue of its own: a store that waits for its values, started the usual way,
     never holds up the next load.
     """
-    hardware = nisa.get_nc_version() > nisa.nc_version.gen2
+    hardware = nisa.get_nc_version() > nisa.nc_version.gen2 and dst.dtype == src.dtype
     nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
 
 
-def load_queries(rows: Any, negated: bool) -> Any:
-    """q^T in SBUF, with the sign of the scale in it. Dimensions: rows [m, D] in HBM -> [D, m]."""
-    m, depth = rows.shape
-    tile = nl.ndarray((m, depth), dtype=rows.dtype, buffer=nl.sbuf)
+def load_rows(rows: Any) -> Any:
+    """rows [m, f] of HBM in SBUF."""
+    tile = nl.ndarray(rows.shape, dtype=rows.dtype, buffer=nl.sbuf)
     fetch(dst=tile, src=rows)
-    transposed = nl.ndarray((depth, m), dtype=rows.dtype, buffer=nl.psum)
-    nisa.nc_transpose(dst=transposed, data=tile)
-    query = nl.ndarray((depth, m), dtype=rows.dtype, buffer=nl.sbuf)
-    if negated:
-        nisa.tensor_scalar(dst=query, data=transposed, op0=nl.multiply, operand0=-1.0)
-    else:
-        nisa.tensor_copy(dst=query, src=transposed)
-    return query
+    return tile
+
+
+def repeat_row(row: Any) -> Any:
+    """A row [1, f] of HBM on every partition: [128, f]."""
+    tile = nl.ndarray((nl.tile_size.pmax, row.shape[1]), dtype=row.dtype, buffer=nl.sbuf)
+    fetch(dst=tile, src=row.broadcast(0, nl.tile_size.pmax))
+    return tile
+
+
+def transpose_rows(tile: Any, negated: bool = False) -> list[Any]:
+    """[m, D] in SBUF -> parts [d, m] of its transpose, with the other sign if `negated`."""
+    m, depth = tile.shape
+    parts = []
+    for first in range(0, depth, nl.tile_size.pmax):
+        d = min(nl.tile_size.pmax, depth - first)
+        in_psum = nl.ndarray((d, m), dtype=tile.dtype, buffer=nl.psum)
+        part = nl.ndarray((d, m), dtype=tile.dtype, buffer=nl.sbuf)
+        nisa.nc_transpose(dst=in_psum, data=tile[:, first : first + d])
+        if negated:
+            nisa.tensor_scalar(dst=part, data=in_psum, op0=nl.multiply, operand0=-1.0)
+        else:
+            nisa.tensor_copy(dst=part, src=in_psum)
+        parts.append(part)
+    return parts
+
+
+@dataclass(eq=False)
+class Chunk:
+    """Up to 512 keys in SBUF. Dimensions: keys, parts [d, c] of k^T; values [128, c/128, D]; ids [128, c] or None."""
+
+    keys: list[Any]
+    values: Any
+    ids: Any
+
+    def piece(self, start: int, stop: int) -> Chunk:
+        """The keys `start` ... `stop - 1`; start is a multiple of 128."""
+        values = self.values[:, start // nl.tile_size.pmax :, :]
+        ids = None if self.ids is None else self.ids[:, start:stop]
+        return Chunk([part[:, start:stop] for part in self.keys], values, ids)
 
 
 class KeyChunks:
     """Keys and values in SBUF, a chunk of up to 512 keys at a time, loaded when first asked for.
 
-    Dimensions: k, v [Sk, D] in HBM; a chunk of c keys is (k^T [D, c], v [128, c/128, D]).
+    Dimensions: k, v [Sk, D] in HBM; ids [Sk], if keys have them.
     """
 
-    def __init__(self, k: Any, v: Any) -> None:
+    def __init__(self, k: Any, v: Any, ids: Any = None) -> None:
         self.k = k
         self.v = v
+        self.ids = ids
         self.length = nl.tile_size.psum_bank_fmax
         self.held = {}
         count, depth = k.shape
-        per_partition = (count + count * depth // nl.tile_size.pmax) * k.dtype.itemsize
+        parts = -(-depth // nl.tile_size.pmax)
+        per_partition = (parts * count + count * depth // nl.tile_size.pmax) * k.dtype.itemsize
+        if ids is not None:
+            per_partition += count * ids.dtype.itemsize
         self.fit = per_partition * RESIDENT_SHARE <= nl.tile_size.sbuf_fmax_bytes
 
-    def block(self, start: int, stop: int) -> list[Any]:
-        """The chunks of the keys `start` ... `stop - 1`, the last one cut off to what is wanted."""
-        chunks = []
-        for first in range(start, stop, self.length):
-            width = min(self.length, stop - first)
-            keys, values = self.chunk(first)
-            chunks.append((keys[:, :width], values))
-        return chunks
+    def block(self, start: int, stop: int) -> list[Chunk]:
+        """The keys `start` ... `stop - 1` by chunks, the first and the last one cut to what is wanted."""
+        pieces = []
+        while start < stop:
+            first = start - start % self.length
+            end = min(first + self.length, stop)
+            pieces.append(self.chunk(first).piece(start - first, end - first))
+            start = end
+        return pieces
 
-    def chunk(self, first: int) -> Any:
+    def chunk(self, first: int) -> Chunk:
         """The chunk that begins at key `first`."""
         if first not in self.held:
             if not self.fit and len(self.held) == HELD_CHUNKS:
                 self.held.pop(next(iter(self.held)))
             stop = min(first + self.length, self.k.shape[0])
             keys = load_by_partition(self.k[first:stop, :])
-            self.held[first] = (transpose_keys(keys, stop - first), load_by_partition(self.v[first:stop, :]))
+            ids = None if self.ids is None else repeat_row(self.ids[first:stop].expand_dim(0))
+            values = load_by_partition(self.v[first:stop, :])
+            self.held[first] = Chunk(transpose_blocks(keys, stop - first), values, ids)
         return self.held[first]
 
 
@@ -90,13 +131,18 @@ def load_by_partition(rows: Any) -> Any:
     return tile
 
 
-def transpose_keys(tile: Any, count: int) -> Any:
-    """[128, c/128, D] -> [D, c], through one PSUM bank."""
+def transpose_blocks(tile: Any, count: int) -> list[Any]:
+    """[128, c/128, D] -> parts [d, c], each through one PSUM bank."""
     blocks, depth = tile.shape[1:]
-    in_psum = nl.ndarray((depth, count), dtype=tile.dtype, buffer=nl.psum)
-    keys = nl.ndarray((depth, count), dtype=tile.dtype, buffer=nl.sbuf)
-    for block in range(blocks):
-        first, stop = block * nl.tile_size.pmax, min((block + 1) * nl.tile_size.pmax, count)
-        nisa.nc_transpose(dst=in_psum[:, first:stop], data=tile[: stop - first, block, :])
-    nisa.tensor_copy(dst=keys, src=in_psum)
-    return keys
+    side = nl.tile_size.pmax
+    parts = []
+    for low in range(0, depth, side):
+        high = min(low + side, depth)
+        in_psum = nl.ndarray((high - low, count), dtype=tile.dtype, buffer=nl.psum)
+        part = nl.ndarray((high - low, count), dtype=tile.dtype, buffer=nl.sbuf)
+        for block in range(blocks):
+            first, stop = block * side, min((block + 1) * side, count)
+            nisa.nc_transpose(dst=in_psum[:, first:stop], data=tile[: stop - first, block, low:high])
+        nisa.tensor_copy(dst=part, src=in_psum)
+        parts.append(part)
+    return parts

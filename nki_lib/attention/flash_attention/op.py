@@ -1,99 +1,135 @@
-"""`torch.ops.nki_lib.flash_attention`: checks, the cases without work, and one launch per batch element and key head.
+"""The operators behind `nki_lib.flash_attention`, as PyTorch sees them: schemas, fakes, gradients.
 
-All launches of a call, and of later calls with other batch sizes or head counts, run the same cached program.
+* `torch.ops.nki_lib.flash_attention`: the attention alone. Its gradient computes it once more.
+* `torch.ops.nki_lib.flash_attention_with_lse`: also the log sum exp, which the gradient starts from.
+* `torch.ops.nki_lib.flash_attention_backward`: the gradients of q, k and v; it has none itself.
+
+The work is in `launches.py`, what is accepted in `arguments.py`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-import nki.language as nl
 from nki import errors
-from nki.torch import nki_op, run_into
-from nki_lib.attention.flash_attention.kernel import flash_attention as kernel
+from nki.torch import nki_op
+from nki_lib.attention.flash_attention import launches
+from nki_lib.attention.flash_attention.arguments import Extras, check_arguments
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-DEVICES = ("cpu", "meta")
+_TENSORS = ("sinks", "bias", "key_padding_mask", "q_segment_ids", "kv_segment_ids")
+_SCHEMA = (
+    "Tensor q, Tensor k, Tensor v, "
+    + ", ".join(f"Tensor? {name}=None" for name in _TENSORS)
+    + ", *, bool causal=False, float? scale=None, SymInt? window=None, float? softcap=None"
+)
 
 
-def _fake(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None) -> Tensor:
-    check_arguments(q, k, v)
+def _extras(tensors: tuple[Any, ...], numbers: dict[str, Any]) -> Extras:
+    return Extras(**dict(zip(_TENSORS, tensors)), **numbers)
+
+
+def _fake(q: Tensor, k: Tensor, v: Tensor, *tensors: Any, **numbers: Any) -> Tensor:
+    check_arguments(q, k, v, _extras(tensors, numbers))
     return q.new_empty(q.shape)
 
 
+@nki_op("nki_lib::flash_attention", fake=_fake, schema=f"({_SCHEMA}) -> Tensor")
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, *tensors: Any, **numbers: Any) -> Tensor:
+    """softmax(scores) v; `nki_lib.flash_attention` explains the arguments."""
+    extras = _extras(tensors, numbers)
+    check_arguments(q, k, v, extras)
+    return launches.forward(q, k, v, extras, with_lse=False)[0]
+
+
+def _fake_with_lse(q: Tensor, k: Tensor, v: Tensor, *tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
+    return _fake(q, k, v, *tensors, **numbers), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@nki_op("nki_lib::flash_attention_with_lse", fake=_fake_with_lse, schema=f"({_SCHEMA}) -> (Tensor, Tensor)")
+def flash_attention_with_lse(
+    q: Tensor, k: Tensor, v: Tensor, *tensors: Any, **numbers: Any
+) -> tuple[Tensor, Tensor]:
+    """The same, and the log sum exp of each query's scores, [B, Hq, Sq] in float32."""
+    extras = _extras(tensors, numbers)
+    check_arguments(q, k, v, extras)
+    out, lse = launches.forward(q, k, v, extras, with_lse=True)
+    assert lse is not None
+    return out, lse
+
+
+def _fake_backward(
+    grad: Tensor, grad_lse: Any, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
 @nki_op(
-    "nki_lib::flash_attention",
-    fake=_fake,
-    schema="(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? scale=None) -> Tensor",
+    "nki_lib::flash_attention_backward",
+    fake=_fake_backward,
+    schema=f"(Tensor grad, Tensor? grad_lse, Tensor out, Tensor lse, {_SCHEMA}) -> (Tensor, Tensor, Tensor)",
 )
-def flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None
-) -> Tensor:
-    """The operator behind `nki_lib.flash_attention`, where the arguments are explained."""
-    check_arguments(q, k, v)
-    batch, heads, queries, depth = q.shape
-    key_heads, keys = k.shape[1:3]
-    out = q.new_empty(q.shape)
-    blind = max(queries - keys, 0) if causal else 0  # the first queries see no key
-    if q.numel() == 0 or keys == 0 or blind:
-        out.zero_()
-    if q.numel() == 0 or keys == 0:
-        return out
-    scale = depth**-0.5 if scale is None else scale
-    causal = causal and queries > 1  # a single query sees all keys
-    group = heads // key_heads
-    for b in range(batch):
-        for h in range(key_heads):
-            mine = slice(h * group, (h + 1) * group)
-            queries_in, rows_out = q[b, mine, blind:], out[b, mine, blind:]
-            if not causal:  # the queries of all heads see the same keys: rows of one matrix
-                queries_in, rows_out = queries_in.reshape(1, -1, depth), rows_out.view(1, -1, depth)
-            run_into(rows_out, kernel, queries_in, k[b, h], v[b, h], scale, causal)
-    return out
+def flash_attention_backward(
+    grad: Tensor,
+    grad_lse: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *tensors: Any,
+    **numbers: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v from those of the attention and of the log sum exp."""
+    return launches.backward(grad, grad_lse, (q, k, v, out, lse), _extras(tensors, numbers))
 
 
-def check_arguments(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raise for what cannot be computed, naming the argument."""
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.dim() != 4:
-            raise _error(
-                errors.ShapeError, name, tensor, "4 dimensions, [batch, heads, length, head dimension]"
-            )
-        if tensor.dtype not in DTYPES:
-            raise _error(errors.DtypeError, name, tensor, "float32, bfloat16 or float16", "cast it first")
-        if tensor.device.type not in DEVICES:
-            remedy = f"move it first: {name}.cpu()"
-            raise _error(errors.ArgumentError, name, tensor, "a tensor on the CPU", remedy)
-        if tensor.dtype != q.dtype:
-            raise _error(errors.DtypeError, name, tensor, f"{q.dtype}, as q", f"cast it: {name}.to(q.dtype)")
-        if tensor.shape[0] != q.shape[0] or tensor.shape[3] != q.shape[3]:
-            allowed = f"batch {q.shape[0]} and head dimension {q.shape[3]}, as q"
-            raise _error(errors.ShapeError, name, tensor, allowed)
-    if k.shape != v.shape:
-        raise _error(errors.ShapeError, "v", v, f"shape {list(k.shape)}, as k")
-    if k.shape[1] != q.shape[1] and (k.shape[1] == 0 or q.shape[1] % k.shape[1] != 0):
-        allowed = f"a number of heads that divides the {q.shape[1]} of q"
-        raise _error(
-            errors.ShapeError, "k", k, allowed, "pass k and v with one head per group of query heads"
+# ---- gradients ----------------------------------------------------------------------------------------------------
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    results = output if isinstance(output, tuple) else ()
+    ctx.save_for_backward(*inputs, *results)
+    ctx.numbers = keyword_only_inputs
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None = None) -> tuple[Any, ...]:
+    inputs, results = ctx.saved_tensors[: 3 + len(_TENSORS)], ctx.saved_tensors[3 + len(_TENSORS) :]
+    needed = dict(zip(("q", "k", "v", *_TENSORS), ctx.needs_input_grad))  # shorter if the last were left out
+    if needed.get("bias"):
+        raise errors.NoBackwardError(
+            "flash_attention has no gradient for `bias`",
+            operand="bias",
+            found="a bias that requires a gradient",
+            allowed="gradients of q, k, v and sinks",
+            remedy="pass bias.detach()",
         )
-    if q.shape[3] > nl.tile_size.pmax:
-        remedy = "split the heads: the head dimension lies on the partitions"
-        raise _error(errors.ShapeError, "q", q, f"a head dimension of at most {nl.tile_size.pmax}", remedy)
+    out, lse = results or OPERATOR_WITH_LSE(*inputs, **ctx.numbers)
+    grad = torch.zeros_like(out) if grad is None else grad
+    dq, dk, dv = torch.ops.nki_lib.flash_attention_backward(grad, grad_lse, out, lse, *inputs, **ctx.numbers)
+    dsinks = _gradient_of_sinks(inputs[3], lse, grad, out, grad_lse) if needed.get("sinks") else None
+    return (dq, dk, dv, dsinks, *[None] * (len(_TENSORS) - 1))
 
 
-def _error(
-    kind: type[errors.NkiError], name: str, tensor: Tensor, allowed: str, remedy: str | None = None
-) -> errors.NkiError:
-    found = f"{tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}"
-    return kind(
-        f"flash_attention: cannot take this `{name}`",
-        operand=name,
-        found=found,
-        allowed=allowed,
-        remedy=remedy,
-    )
+def _gradient_of_sinks(
+    sinks: Tensor, lse: Tensor, grad: Tensor, out: Tensor, grad_lse: Tensor | None
+) -> Tensor:
+    """A sink takes its share exp(sink - lse) from what all keys give, and adds that share of the log sum exp."""
+    lost = (grad.float() * out.float()).sum(-1)
+    if grad_lse is not None:
+        lost = lost - grad_lse
+    share = torch.exp(sinks.float()[:, None] - lse).masked_fill(lse == float("-inf"), 0.0)
+    return -(share * lost).sum((0, 2)).to(sinks.dtype)
 
+
+flash_attention.register_autograd(_gradients, setup_context=_remember)
+flash_attention_with_lse.register_autograd(_gradients, setup_context=_remember)
 
 OPERATOR = torch.ops.nki_lib.flash_attention.default
-"""What `nki_lib.flash_attention` calls."""
+"""The attention alone."""
+
+OPERATOR_WITH_LSE = torch.ops.nki_lib.flash_attention_with_lse.default
+"""The attention and the log sum exp."""

@@ -19,18 +19,27 @@ GROUP_TILES = 16
 class Tile:
     """Up to 128 queries of one head, and what the kernel knows of them so far.
 
-    diagonal: the last key that the first query sees; visible: how many keys the last query sees.
+    diagonal: the last key that the first query sees; visible: one more than the last key that the last query sees;
+    edge: the first key inside the first query's window, which may lie before key 0.
     """
 
+    index: int
     head: int
     start: int
     stop: int
     diagonal: int
     visible: int
+    edge: int
     query: Any = None
+    ids: Any = None
     low: Any = None
     total: Any = None
     rows: Any = None
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Which keys of `start` ... `stop - 1` some query of the tile sees; it begins at a multiple of 128."""
+        side = nl.tile_size.pmax
+        return max(start, self.edge // side * side), min(stop, self.visible)
 
 
 @dataclass(eq=False)
@@ -49,28 +58,44 @@ class Step:
     transposed: Any = None
 
 
-def steps_in_order(shape: tuple[int, ...], keys: int, causal: bool, chunks: Any) -> list[Step]:
-    """All steps of a kernel for queries of this shape, [G, Sq, D]."""
-    tiles = query_tiles(shape[0], shape[1], keys, causal)
+def steps_in_order(tiles: list[Tile], chunks: Any) -> list[Step]:
+    """All steps of a kernel for these tiles of queries."""
     group_size = 1 if chunks.fit else GROUP_TILES
-    block = CHUNKS_PER_BLOCK * chunks.length
     steps = []
     for first in range(0, len(tiles), group_size):
-        group = tiles[first : first + group_size]
-        for start in range(0, max(tile.visible for tile in group), block):
-            for tile in group:
-                stop = min(start + block, tile.visible)
-                if start < stop:
-                    steps.append(Step(tile, start, stop, start == 0, stop == tile.visible))
+        of_group = []
+        for tile in tiles[first : first + group_size]:
+            of_group += steps_of(tile, chunks.length)
+        steps += sorted(of_group, key=lambda step: step.start)
     return steps
 
 
-def query_tiles(heads: int, queries: int, keys: int, causal: bool) -> list[Tile]:
-    """The tiles of all heads, the queries with the fewest visible keys first."""
+def steps_of(tile: Tile, length: int) -> list[Step]:
+    """The blocks of one tile: each begins with a chunk of `length` keys, or lies inside one."""
+    first, _ = start, _ = tile.span(0, tile.visible)
+    steps = []
+    while start < tile.visible:
+        room = length * CHUNKS_PER_BLOCK if start % length == 0 else length - start % length
+        stop = min(start + room, tile.visible)
+        steps.append(Step(tile, start, stop, start == first, stop == tile.visible))
+        start = stop
+    return steps
+
+
+def query_tiles(
+    shape: tuple[int, ...], keys: int, causal: bool, window: int | None, first: int | None = None
+) -> list[Tile]:
+    """The tiles of all heads of queries [G, Sq, D], those with the fewest visible keys first.
+
+    first: the place of the first query among the keys; by default the last query stands at the last key.
+    """
+    heads, queries = shape[:2]
+    shift = keys - queries if first is None else first
     tiles = []
     for head in range(heads):
         for start in range(0, queries, nl.tile_size.pmax):
             stop = min(start + nl.tile_size.pmax, queries)
-            diagonal, visible = (start + keys - queries, stop + keys - queries) if causal else (keys, keys)
-            tiles.append(Tile(head, start, stop, diagonal, visible))
+            diagonal, visible = (start + shift, min(stop + shift, keys)) if causal else (keys, keys)
+            edge = 0 if window is None else start + shift - window + 1
+            tiles.append(Tile(len(tiles), head, start, stop, diagonal, visible, edge))
     return tiles

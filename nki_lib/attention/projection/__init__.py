@@ -1,0 +1,1 @@
+"""Tiled matrix products: what the projections before and after attention are made of. `kernel.py` needs no PyTorch."""

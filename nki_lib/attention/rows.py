@@ -1,0 +1,56 @@
+"""Operators that treat every row alike, whatever batch element or position it belongs to: one program for all lengths.
+
+Rows go to the kernel in pieces of at most `PIECE`, and each piece is filled up with zeros to one of a few sizes. So the
+programs of an operator are counted: nineteen for all batch sizes and lengths together, and usually two or three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import nki.language as nl
+from nki.torch import run_into
+
+PIECE = 16 * nl.tile_size.pmax
+
+
+def bucket(count: int) -> int:
+    """The size that `count` is filled up to: a power of two within one tile of rows, else whole tiles.
+
+    Their number has three leading binary digits, so that at most a fifth of the tiles is filling: 1, 2, ... 8, 10, ...
+    """
+    side = nl.tile_size.pmax
+    if count <= side:
+        return 1 << (count - 1).bit_length()
+    tiles = -(-count // side)
+    step = 1 << max(tiles.bit_length() - 3, 0)
+    return -(-tiles // step) * step * side
+
+
+def padded(rows: Tensor, size: int) -> Tensor:
+    """`rows` with zero rows after them, `size` in all; the same tensor if it has as many."""
+    missing = size - rows.shape[0]
+    if missing == 0:
+        return rows
+    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
+
+
+def run_on_rows(out: Tensor, kernel: Any, tensors: Sequence[Tensor | None], *rest: Any) -> None:
+    """out[r] = kernel(rows r of the tensors, *rest), piece by piece.
+
+    Dimensions: out [R, ...], each of the tensors [R, ...] or None; the kernel returns one row for each that it is
+    given.
+    """
+    for start in range(0, out.shape[0], PIECE):
+        target = out[start : start + PIECE]
+        count = target.shape[0]
+        size = bucket(count)
+        pieces = [None if t is None else padded(t[start : start + count], size) for t in tensors]
+        if size == count:
+            run_into(target, kernel, *pieces, *rest)
+        else:
+            target.copy_(kernel(*pieces, *rest)[:count])
