@@ -6,6 +6,7 @@ Each family has a folder, each operator one inside it: `kernel.py` (NKI), `refer
 
 from __future__ import annotations
 
+from nki_lib import hf
 from nki_lib.attention.flash_attention.api import flash_attention
 from nki_lib.attention.flash_decode.api import flash_decode
 from nki_lib.attention.flex_attention.api import flex_attention
@@ -17,6 +18,7 @@ __all__ = [
     "flash_attention",
     "flash_decode",
     "flex_attention",
+    "hf",
     "output_projection",
     "qkv_projection",
     "rope",
