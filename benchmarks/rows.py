@@ -58,6 +58,38 @@ def full_square_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.nda
     return (scores @ v) / total
 
 
+def _attention_backward(dtype: str, bar: float) -> Row:
+    import torch
+
+    import nki_lib
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 1, _LENGTH, _HEAD).to(getattr(torch, dtype)).requires_grad_() for _ in range(3))
+    grad = torch.randn(1, 1, _LENGTH, _HEAD).to(q.dtype)
+    out = nki_lib.flash_attention(q, k, v, causal=True)
+    plain = [x.detach().float().numpy()[0, 0] for x in (q, k, v, grad)]
+    value = ratio(
+        lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True),
+        lambda: full_square_backward(*plain),
+    )
+    return Row(f"its backward S={_LENGTH} d={_HEAD} {dtype}, cached", value, "x NumPy f32", bar, at_most=True)
+
+
+def full_square_backward(q: np.ndarray, k: np.ndarray, v: np.ndarray, grad: np.ndarray) -> tuple[Any, ...]:
+    """The gradients of `full_square_attention`, the weights computed again. q, k, v, grad: [S, d] float32."""
+    scale = np.float32(q.shape[1] ** -0.5)
+    weights = q @ k.T
+    weights *= scale
+    weights -= weights.max(axis=1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=1, keepdims=True)
+    shift = (grad * (weights @ v)).sum(axis=1, keepdims=True)
+    scores = grad @ v.T
+    scores -= shift
+    scores *= weights
+    return scores @ k * scale, scores.T @ q * scale, weights.T @ grad
+
+
 def _tiny() -> Row:
     a = np.ones((32, 8), np.float32)
     rate = _TINY_COUNT / seconds(lambda: tiny(a, _TINY_COUNT))
@@ -118,6 +150,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "matmul_bf16": lambda: _matmul(ml_dtypes.bfloat16, 1.5),
     "attention_f32": lambda: _attention("float32", 1.2),
     "attention_bf16": lambda: _attention("bfloat16", 1.2),
+    "backward_f32": lambda: _attention_backward("float32", 1.4),
+    "backward_bf16": lambda: _attention_backward("bfloat16", 1.4),
     "tiny": _tiny,
     "staging": _staging,
     "timing": _timing,

@@ -67,7 +67,7 @@ def outcomes(block: Block) -> list[Outcome]:
     for pattern, replacement, name in CHANGES:
         text = re.sub(pattern, replacement, block.text)
         if text != block.text and any(each.status == "refused" for each in found):
-            again = _outcomes(replace(block, text=text))
+            again = list(_outcomes(replace(block, text=text)))
             found = [
                 replace(old, changed=f"{name} ({new.detail})")
                 if old.status == "refused" and new.status == "ok"
