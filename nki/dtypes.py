@@ -139,8 +139,8 @@ def _lookup(key: object) -> DType | None:
 
 
 def _numpy_dtype(value: object) -> np.dtype[Any] | None:
-    """What NumPy makes of a type object. Strings are not asked: only documented names count."""
-    if value is None or isinstance(value, str):
+    """What NumPy makes of a type object, not of strings (only documented names count) nor of tensors of ours."""
+    if value is None or isinstance(value, str) or isinstance(getattr(value, "dtype", None), DType):
         return None
     try:
         return np.dtype(value)  # type: ignore[call-overload, no-any-return]

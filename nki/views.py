@@ -10,6 +10,8 @@ from __future__ import annotations
 import operator
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from nki import errors
 from nki.ir.program import Shape
 
@@ -108,7 +110,7 @@ def as_index(value: Any, what: str) -> int:
             allowed="an integer, a slice, `...` or nl.ds(start, size)",
             remedy="use tensor.expand_dim(dim)",
         )
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         _reject_index(value, what)
     try:
         return operator.index(value)

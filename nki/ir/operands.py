@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from nki import dtypes
 from nki.dtypes import DType
 from nki.enums import MemoryRegion
@@ -181,7 +183,7 @@ def _reject(describe: str, value: object) -> ArgumentError:
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise _reject("an integer", value)
     try:
         return operator.index(value)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from nki import errors
 from nki.ir import builder
 from nki.ir.builder import Builder
@@ -147,7 +149,7 @@ def _bounds(name: str, start: Any, stop: Any, step: Any, span: Span) -> tuple[Bo
     if stop is None:
         start, stop = 0, start
     if (
-        isinstance(step, bool)
+        isinstance(step, (bool, np.bool_))
         or is_dynamic(step)
         or not hasattr(step, "__index__")
         or operator.index(step) < 1

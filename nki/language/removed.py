@@ -53,7 +53,10 @@ def removed(name: str) -> Exception:
     return AttributeError(f"module 'nki.language' has no attribute {name!r}")
 
 
-_UNEXPECTED = re.compile(r"(?:[\w.]+\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_UNEXPECTED = re.compile(
+    r"(?:[\w.]+\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'(?:\. Did you mean '\w+'\?)?"
+)
+"""What Python says, from 3.13 on with a proposal of its own."""
 
 
 def _proposal(keyword: str, signature: inspect.Signature) -> str:

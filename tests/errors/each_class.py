@@ -157,8 +157,8 @@ def rule(x):
 
 @provokes("CapacityError")
 def capacity(x):
-    tiles = [tile((128, 30000)) for _ in range(2)]
-    nisa.tensor_copy(dst=tiles[0], src=tiles[1])
+    first = tile((128, 30000))
+    nisa.tensor_copy(dst=first, src=tile((128, 30000)))
     return x
 
 

@@ -6,7 +6,6 @@ import operator
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +39,7 @@ def causal(x: object, **arguments: object) -> dict[str, object]:
 
 def test_causal_mask() -> None:
     """Rules 76 and 103: a Python float as the fill."""
+    torch = pytest.importorskip("torch")
     x = normal((4, 4))
     expected = torch.tensor(x).masked_fill(torch.ones(4, 4).triu(1).bool(), LOWEST)
     same(run(nisa.affine_select, dst=Out((4, 4)), **causal(x)), expected.numpy())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from tests.isa.single import Out, Psum, bf16, f32, interval, run, same
 
 
 def test_examples() -> None:
+    torch = pytest.importorskip("torch")
     x = np.array([[1, 2, -4, 0.5], [3, -0.1, 1e-30, 1e30]], f32)
     same(run(nisa.reciprocal, dst=Out((2, 4)), data=x), torch.reciprocal(torch.tensor(x)).numpy())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from tests.isa.single import Out, Psum, bf16, diagnose, f32, interval, normal, r
 
 
 def test_number_and_column() -> None:
+    torch = pytest.importorskip("torch")
     x, column = normal((4, 6)), normal((4, 1), seed=1)
     found = run(
         nisa.tensor_scalar,

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import nki.isa as nisa
 import nki.language as nl
@@ -47,6 +46,7 @@ def test_rule_108_groups_are_independent(n: int, k: int) -> None:
 
 
 def test_against_torch() -> None:
+    torch = pytest.importorskip("torch")
     rows = normal((8, 700), bf16, seed=4)
     src = np.concatenate([snake(row, 44) for row in rows])
     values, places = run(nisa.topk, **outs(128, 16), src=src, n=700)

@@ -246,6 +246,7 @@ def _endless(x: Any) -> None:
 MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: nl.dynamic_range(0, 4, nisa.register_alloc(1)), AssertionError, "step must be a positive"),
     (lambda x: nl.dynamic_range(0, 4, 0), errors.LoopStepError, "step must be a positive"),
+    (lambda x: nl.dynamic_range(0, 4, np.True_), errors.LoopStepError, "step must be a positive"),
     (lambda x: nl.fori_loop(0, 4, print, -1), AssertionError, "step must be a positive"),
     (lambda x: nl.dynamic_range(2.5), errors.ArgumentError, "integer or a register, got float"),
     (lambda x: nl.dynamic_range(up(x)), errors.ArgumentError, "load it into a register"),

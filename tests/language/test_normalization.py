@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import nki.language as nl
 from tests.language.run import bf16, f32, kernel_of, mnemonics, run
+
+torch = pytest.importorskip("torch")
 
 X = np.random.default_rng(2).standard_normal((8, 4, 6)).astype(f32) * 3
 

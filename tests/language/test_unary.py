@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import nki.language as nl
 from nki import errors
 from tests.language.run import bf16, f32, run
+
+torch = pytest.importorskip("torch")
 
 X = np.linspace(-3, 3, 96, dtype=f32).reshape(2, 48)
 POSITIVE = np.abs(X) + f32(0.1)

@@ -96,6 +96,15 @@ def test_as_dtype_of_objects_that_carry_a_numpy_dtype():
     assert as_dtype(ScalarType) == "bfloat16"
 
 
+def test_what_carries_a_type_of_nki_is_no_dtype():
+    class Tensor:
+        dtype = as_dtype("float32")
+
+    for given in (Tensor, Tensor()):
+        with pytest.raises(DtypeError):
+            as_dtype(given)
+
+
 def test_as_dtype_of_torch_types():
     torch = pytest.importorskip("torch")
     for name in ("float32", "bfloat16", "float16", "int8", "uint8", "int32", "uint16", "uint32", "bool"):
