@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interpreter.timing.charges import Charge, charge_of
+from interpreter.timing.charges import Charge, charge_of, without_contention
 from interpreter.timing.in_order import InOrder
 from interpreter.timing.out_of_order import OutOfOrder
 from interpreter.timing.schedule import Meetings
@@ -57,6 +57,7 @@ def time_program(
                 charge = known[key] = charge_of(instruction, machine, dge == "static")
             charges.append(charge)
         costs.append(charges)
+    without_contention(known.values())
 
     def start(core: int) -> Meetings:
         turns = turns_of(tests[core], costs[core], cores[core]) if tests else []

@@ -6,7 +6,7 @@ time they keep each of the DMA engines busy, in closed form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -91,6 +91,22 @@ def charge_of(instruction: Instruction, target: Target, static: bool) -> Charge:
     charge.macs = sum(phase.macs for phase in phases)
     charge.moving_macs = sum(phase.macs for phase in phases if phase.moves)
     return charge
+
+
+def without_contention(charges: Iterable[Charge]) -> None:
+    """Leave out the ports and banks that one engine alone uses: its queue keeps them apart already."""
+    lanes: dict[str, set[int]] = {}
+    banks: set[int] = set()
+    members = [charge for charge in charges if charge.way == SHARING]
+    for charge in members:
+        for port in charge.ports:
+            lanes.setdefault(port, set()).add(charge.lane)
+        banks.update([charge.lane] if charge.banks else [])
+    for charge in members:
+        charge.ports = tuple(port for port in charge.ports if len(lanes[port]) > 1)
+        charge.banks = charge.banks if len(banks) > 1 else ()
+        if not (charge.table or charge.ports or charge.banks):
+            charge.way = SIMPLE
 
 
 def _queue_of(instruction: Instruction) -> Engine:

@@ -52,11 +52,13 @@ class DmaEngines:
 
     def __init__(self, count: int) -> None:
         self._groups: list[tuple[Shared, list[int]]] = [(Shared(), list(range(count)))]
-        self._plans: dict[tuple[int, ...], list[tuple[Shared, int]]] = {}
+        self._plans: dict[int, list[tuple[Shared, int]]] = {}
+        self._known: list[tuple[int, ...]] = []  # what the keys of the plans are ids of
 
     def serve(self, ready: int, services: tuple[int, ...]) -> int:
-        """When the last engine has moved its part; `services` says how long each engine is busy."""
-        plan = self._plans.get(services)
+        """When the last engine has moved its part; `services` says how long each engine is busy, always by the same
+        object for DMAs of one kind."""
+        plan = self._plans.get(id(services))
         if plan is None:
             plan = self._plan(services)
         finish = ready
@@ -80,5 +82,6 @@ class DmaEngines:
             self._groups = groups
             self._plans.clear()
         plan = [(shared, services[members[0]]) for shared, members in groups if services[members[0]]]
-        self._plans[services] = plan
+        self._plans[id(services)] = plan
+        self._known.append(services)
         return plan
