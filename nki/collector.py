@@ -13,7 +13,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """No cycle collection inside the block, unless somebody switched it off or on meanwhile."""
+    """No cycle collection inside the block, unless somebody switched it off or on meanwhile.
+
+    What was made inside counts as old afterwards: else the next small allocation would have all of it walked at once.
+    """
     if not gc.isenabled():
         yield
         return
@@ -21,4 +24,7 @@ def paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
