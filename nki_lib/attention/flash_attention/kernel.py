@@ -22,7 +22,8 @@ import nki.language as nl
 from nki_lib.attention.flash_attention.loading import Chunk, KeyChunks, load_rows, transpose_rows
 from nki_lib.attention.flash_attention.masking import LARGEST, ScoreRules
 from nki_lib.attention.flash_attention.order import Step, query_tiles, steps_in_order
-from nki_lib.attention.flash_attention.statistics import SMALLEST, LogSumExp, Sinks, column_like
+from nki_lib.attention.flash_attention.statistics import SMALLEST, LogSumExp, Sinks
+from nki_lib.attention.tiles import column_like
 
 WEIGH, TRANSPOSE, ACCUMULATE = 1, 3, 4
 """How many steps each stage of the pipeline lags behind `load`."""

@@ -14,19 +14,10 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.attention.tiles import fetch, load_by_partition, transpose_blocks
 
 RESIDENT_SHARE = 2  # at most 1/RESIDENT_SHARE of SBUF holds keys and values; the rest is for tiles in flight
 HELD_CHUNKS = 8  # kept if the keys do not fit: two blocks of four chunks
-
-
-def fetch(dst: Any, src: Any) -> None:
-    """A load, started by the hardware's descriptor generator where there is one (trn2 and later).
-
-    It keeps no engine busy, and it has a queue of its own: a store that waits for its values, started the usual way,
-    never holds up the next load.
-    """
-    hardware = nisa.get_nc_version() > nisa.nc_version.gen2 and dst.dtype == src.dtype
-    nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
 
 
 def load_rows(rows: Any) -> Any:
@@ -115,34 +106,3 @@ class KeyChunks:
             values = load_by_partition(self.v[first:stop, :])
             self.held[first] = Chunk(transpose_blocks(keys, stop - first), values, ids)
         return self.held[first]
-
-
-def load_by_partition(rows: Any) -> Any:
-    """rows[c, D] in HBM as [128, c/128, D]: row r in partition r % 128. The last block may be incomplete."""
-    count, depth = rows.shape
-    side = nl.tile_size.pmax
-    full, rest = divmod(count, side)
-    tile = nl.ndarray((min(side, count), full + (rest > 0), depth), dtype=rows.dtype, buffer=nl.sbuf)
-    if full:
-        blocks = rows[: full * side, :].reshape((full, side, depth)).permute((1, 0, 2))
-        fetch(dst=tile[:, :full, :], src=blocks)
-    if rest:
-        fetch(dst=tile[:rest, full, :], src=rows[full * side :, :])
-    return tile
-
-
-def transpose_blocks(tile: Any, count: int) -> list[Any]:
-    """[128, c/128, D] -> parts [d, c], each through one PSUM bank."""
-    blocks, depth = tile.shape[1:]
-    side = nl.tile_size.pmax
-    parts = []
-    for low in range(0, depth, side):
-        high = min(low + side, depth)
-        in_psum = nl.ndarray((high - low, count), dtype=tile.dtype, buffer=nl.psum)
-        part = nl.ndarray((high - low, count), dtype=tile.dtype, buffer=nl.sbuf)
-        for block in range(blocks):
-            first, stop = block * side, min((block + 1) * side, count)
-            nisa.nc_transpose(dst=in_psum[:, first:stop], data=tile[: stop - first, block, low:high])
-        nisa.tensor_copy(dst=part, src=in_psum)
-        parts.append(part)
-    return parts

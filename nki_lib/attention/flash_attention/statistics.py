@@ -13,11 +13,6 @@ from nki_lib.attention.flash_attention.order import Tile
 SMALLEST = 2.0**-126  # normal number of float32; changes no sum of weights but 0
 
 
-def column_like(tile: Any) -> Any:
-    """A new float32 column in SBUF with a row for each of the tile's. Dimensions: [m, f] -> [m, 1]."""
-    return nl.ndarray((tile.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
-
-
 class Sinks:
     """A score more for each head, which no value belongs to: every softmax starts as if it had seen it.
 

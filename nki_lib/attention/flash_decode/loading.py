@@ -12,6 +12,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.attention.tiles import fetch
 
 PIECE_BYTES = 4096  # of a partition moved by one DMA: what saturates the DMA engines
 SPAN_BYTES = 16384  # of a partition holding keys, and as many of one holding values
@@ -55,12 +56,6 @@ def load_span(cache: Any, head: int, span: Span, places: Any) -> Any:
         stop = min(first + step, span.per)
         fetch(dst=tile[:, first:stop, :], src=keys[:, first:stop, :])
     return tile
-
-
-def fetch(dst: Any, src: Any) -> None:
-    """A load, started by the hardware's descriptor generator where there is one (trn2 and later)."""
-    hardware = nisa.get_nc_version() > nisa.nc_version.gen2
-    nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
 
 
 def gather_span(tile: Any, cache: Any, head: int, places: Any) -> None:

@@ -18,6 +18,7 @@ import nki.language as nl
 from nki_lib.attention.flex_attention.loading import Chunks, load_transposed
 from nki_lib.attention.flex_attention.recipe import EMPTY
 from nki_lib.attention.flex_attention.schedule import QueryTile, Step, Window, query_tiles
+from nki_lib.attention.tiles import column_like
 
 MINUS_INFINITY = float("-inf")
 LARGEST = 3.4028234663852886e38
@@ -89,11 +90,6 @@ def attend(tile: QueryTile, q: Any, chunks: Chunks, scale: float, recipes: Any, 
             nisa.activation(dst=factor, op=nl.exp, data=before, scale=-1.0, bias=low)
             total, rows = rescale_and_add(total, factor, added), rescale_and_add(rows, factor, new)
     store(result, rows, total)
-
-
-def column_like(tile: Any) -> Any:
-    """A new float32 column in SBUF with a row for each of the tile's. Dimensions: [m, f] -> [m, 1]."""
-    return nl.ndarray((tile.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
 
 
 def scaled_scores(query: Any, keys: Any, scale: float) -> Any:

@@ -8,40 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import nki.isa as nisa
 import nki.language as nl
+from nki_lib.attention.tiles import load_by_partition, transpose_blocks
 
 RESIDENT_SHARE = 2  # at most 1/RESIDENT_SHARE of SBUF holds keys and values; the rest is for tiles in flight
 HELD_CHUNKS = 4  # kept if the keys do not fit
 
 
-def fetch(dst: Any, src: Any) -> None:
-    """A load, started by the hardware's descriptor generator where there is one (trn2 and later)."""
-    hardware = nisa.get_nc_version() > nisa.nc_version.gen2
-    nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
-
-
-def load_by_partition(rows: Any) -> Any:
-    """rows [c, D] in HBM as [128, c/128, D] in SBUF: row r in partition r % 128. The last block may be incomplete."""
-    count, depth = rows.shape
-    side = nl.tile_size.pmax
-    tile = nl.ndarray((min(side, count), -(-count // side), depth), dtype=rows.dtype, buffer=nl.sbuf)
-    for block in range(tile.shape[1]):
-        part = rows[block * side : min((block + 1) * side, count), :]
-        fetch(dst=tile[: part.shape[0], block, :], src=part)
-    return tile
-
-
 def load_transposed(rows: Any) -> Any:
     """rows [c, D] in HBM as [D, c] in SBUF, through one PSUM bank."""
-    count, depth = rows.shape
-    tile, side = load_by_partition(rows), nl.tile_size.pmax
-    in_psum = nl.ndarray((depth, count), dtype=rows.dtype, buffer=nl.psum)
-    transposed = nl.ndarray((depth, count), dtype=rows.dtype, buffer=nl.sbuf)
-    for block in range(tile.shape[1]):
-        first, stop = block * side, min((block + 1) * side, count)
-        nisa.nc_transpose(dst=in_psum[:, first:stop], data=tile[: stop - first, block, :])
-    nisa.tensor_copy(dst=transposed, src=in_psum)
+    (transposed,) = transpose_blocks(load_by_partition(rows), rows.shape[0])
     return transposed
 
 

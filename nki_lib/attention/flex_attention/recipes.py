@@ -16,8 +16,8 @@ from typing import Any
 import nki.isa as nisa
 import nki.language as nl
 from nki import errors
-from nki_lib.attention.flex_attention.loading import fetch
 from nki_lib.attention.flex_attention.recipe import EMPTY, FULL, PARTIAL, MaskRecipe, ScoreRecipe, is_tensor
+from nki_lib.attention.tiles import fetch
 
 __all__ = ["alibi", "causal", "document_mask", "prefix_lm", "sliding_window", "softcap"]
 

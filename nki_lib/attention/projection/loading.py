@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import nki.isa as nisa
 import nki.language as nl
+from nki_lib.attention.tiles import fetch, load_by_partition, transpose_blocks
 
 KEPT_SHARE = 2  # at most 1/KEPT_SHARE of SBUF holds panels that serve again; the rest is for tiles in flight
 
@@ -31,7 +31,7 @@ class Factor:
         """The slabs of K from depths[0] to depths[1] - 1 and F from span[0] to span[1] - 1."""
         if not self.leading:
             rows = load_by_partition(self.matrix[span[0] : span[1], depths[0] : depths[1]])
-            return transposed(rows, span[1] - span[0])
+            return transpose_blocks(rows, span[1] - span[0])
         tile = load_by_partition(self.matrix[depths[0] : depths[1], span[0] : span[1]])
         side, count = nl.tile_size.pmax, depths[1] - depths[0]
         return [tile[: min(side, count - i * side), i, :] for i in range(tile.shape[1])]
@@ -60,31 +60,10 @@ class Kept:
         return self.held[depths[0]]
 
 
-def fetch(dst: Any, src: Any) -> None:
-    """A load, started by the hardware's descriptor generator where there is one, in a queue apart from the stores."""
-    hardware = nisa.get_nc_version() > nisa.nc_version.gen2
-    nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
-
-
 def load(source: Any) -> Any:
     """The same elements in SBUF, the first axis on the partitions."""
     tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
     fetch(dst=tile, src=source)
-    return tile
-
-
-def load_by_partition(rows: Any) -> Any:
-    """rows[c, w] in HBM as [128, c/128, w]: row r in partition r % 128. The last block may be incomplete."""
-    count, width = rows.shape
-    side = nl.tile_size.pmax
-    full, rest = divmod(count, side)
-    tile = nl.ndarray((min(side, count), full + (rest > 0), width), dtype=rows.dtype, buffer=nl.sbuf)
-    if full:
-        fetch(
-            dst=tile[:, :full, :], src=rows[: full * side, :].reshape_dim(0, (full, side)).permute((1, 0, 2))
-        )
-    if rest:
-        fetch(dst=tile[:rest, full, :], src=rows[full * side :, :])
     return tile
 
 
@@ -93,20 +72,3 @@ def load_row(row: Any, partitions: int) -> Any:
     tile = nl.ndarray((partitions, row.shape[0]), dtype=row.dtype, buffer=nl.sbuf)
     fetch(dst=tile, src=row.expand_dim(0).broadcast(0, partitions))
     return tile
-
-
-def transposed(tile: Any, count: int) -> list[Any]:
-    """[128, f/128, k] with f = count -> slabs [up to 128 of k, f], each through one PSUM bank."""
-    side, depth = nl.tile_size.pmax, tile.shape[2]
-    slabs = []
-    for first in range(0, depth, side):
-        height = min(side, depth - first)
-        in_psum = nl.ndarray((height, count), dtype=tile.dtype, buffer=nl.psum)
-        slab = nl.ndarray((height, count), dtype=tile.dtype, buffer=nl.sbuf)
-        for block in range(tile.shape[1]):
-            start, stop = block * side, min((block + 1) * side, count)
-            source = tile[: stop - start, block, first : first + height]
-            nisa.nc_transpose(dst=in_psum[:, start:stop], data=source)
-        nisa.tensor_copy(dst=slab, src=in_psum)
-        slabs.append(slab)
-    return slabs

@@ -6,7 +6,8 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.projection.loading import load, load_by_partition, load_row, transposed
+from nki_lib.attention.projection.loading import load, load_row
+from nki_lib.attention.tiles import load_by_partition, transpose_blocks
 
 PART = 2048  # elements of a row that are squared at a time
 
@@ -42,7 +43,7 @@ class NormalisedRows:
                 op1=nl.multiply,
                 operand1=weight[:height, :],
             )
-        return transposed(normal, count)
+        return transpose_blocks(normal, count)
 
     def scale(self, start: int, height: int) -> Any:
         """1 / sqrt(mean(x^2) + eps) of `height` rows, computed when first asked for. Dimensions: [height, 1]."""

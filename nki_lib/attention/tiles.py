@@ -1,0 +1,54 @@
+"""Steps that several attention kernels share: loads with rows on the partitions, transposes, columns of statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+
+
+def fetch(dst: Any, src: Any) -> None:
+    """A load, started by the hardware's descriptor generator where there is one (trn2 and later).
+
+    It keeps no engine busy, and it has a queue of its own: a store that waits for its values, started the usual way,
+    never holds up the next load.
+    """
+    hardware = nisa.get_nc_version() > nisa.nc_version.gen2 and dst.dtype == src.dtype
+    nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
+
+
+def load_by_partition(rows: Any) -> Any:
+    """rows[c, D] in HBM as [128, c/128, D]: row r in partition r % 128. The last block may be incomplete."""
+    count, depth = rows.shape
+    side = nl.tile_size.pmax
+    full, rest = divmod(count, side)
+    tile = nl.ndarray((min(side, count), full + (rest > 0), depth), dtype=rows.dtype, buffer=nl.sbuf)
+    if full:
+        blocks = rows[: full * side, :].reshape_dim(0, (full, side)).permute((1, 0, 2))
+        fetch(dst=tile[:, :full, :], src=blocks)
+    if rest:
+        fetch(dst=tile[:rest, full, :], src=rows[full * side :, :])
+    return tile
+
+
+def transpose_blocks(tile: Any, count: int) -> list[Any]:
+    """[128, c/128, D] -> parts [d, c], each through one PSUM bank."""
+    blocks, depth = tile.shape[1:]
+    side = nl.tile_size.pmax
+    parts = []
+    for low in range(0, depth, side):
+        high = min(low + side, depth)
+        in_psum = nl.ndarray((high - low, count), dtype=tile.dtype, buffer=nl.psum)
+        part = nl.ndarray((high - low, count), dtype=tile.dtype, buffer=nl.sbuf)
+        for block in range(blocks):
+            first, stop = block * side, min((block + 1) * side, count)
+            nisa.nc_transpose(dst=in_psum[:, first:stop], data=tile[: stop - first, block, low:high])
+        nisa.tensor_copy(dst=part, src=in_psum)
+        parts.append(part)
+    return parts
+
+
+def column_like(tile: Any) -> Any:
+    """A new float32 column in SBUF with a row for each of the tile's. Dimensions: [m, f] -> [m, 1]."""
+    return nl.ndarray((tile.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
