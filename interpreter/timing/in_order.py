@@ -11,7 +11,6 @@ from collections.abc import Generator, Sequence
 from interpreter.timing.charges import (
     DMA,
     ENGINES,
-    EXCHANGE,
     SHARING,
     SIMPLE,
     STREAMING,
@@ -91,14 +90,7 @@ class InOrder(CoreSchedule):
                 self._turned(index, lane)
         return trace
 
-    def _meet(self, index: int, charge: Charge, ready: int) -> Generator[tuple[int, int], int]:
-        """An instruction that needs the other core."""
-        if charge.way == EXCHANGE:
-            can = self._issue(index, charge, ready)
-            met = yield index, can
-            self._moved(index, charge, can, met)
-            self.lane_of[index] = -1
-            return
+    def _barrier(self, index: int, charge: Charge, ready: int) -> Generator[tuple[int, int], int]:
         trace, lane = self.trace, charge.lane
         came = max(ready, self.free[lane])
         begin = yield index, came

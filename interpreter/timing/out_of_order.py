@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from interpreter.timing.charges import DMA, ENGINES, EXCHANGE, SHARING, SIMPLE, STREAMING, TENSOR, Charge
+from interpreter.timing.charges import DMA, ENGINES, SHARING, SIMPLE, STREAMING, TENSOR, Charge
 from interpreter.timing.resources import Shared
 from interpreter.timing.schedule import RAW, CoreSchedule, Meetings
 from interpreter.timing.timeline import BARRIER, LOOP, TABLE_LOAD
@@ -100,14 +100,7 @@ class OutOfOrder(CoreSchedule):
         self.trace.delays.setdefault(index, []).insert(0, (LOOP, min(held_up, self.turning[lane])))
         self.turning[lane] = 0
 
-    def _meet(self, index: int, charge: Charge, ready: int) -> Generator[tuple[int, int], int]:
-        """An instruction that needs the other core."""
-        if charge.way == EXCHANGE:
-            can = self._issue(index, charge, ready)
-            met = yield index, can
-            self._moved(index, charge, can, met)
-            self.lane_of[index] = -1
-            return
+    def _barrier(self, index: int, charge: Charge, ready: int) -> Generator[tuple[int, int], int]:
         came = max(ready, self.reached[charge.lane])
         met = yield index, came
         if met > came:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import ClassVar
 
-from interpreter.timing.charges import Charge
+from interpreter.timing.charges import EXCHANGE, Charge
 from interpreter.timing.resources import DmaEngines, Shared
 from interpreter.timing.timeline import BANK_CONFLICT, PORT_CONFLICT, Move, Trace
 from interpreter.timing.turns import Turn
@@ -97,6 +97,24 @@ class CoreSchedule(ABC):
             finish = begin + -(-work * 100 // target.tensor_cold_percent)
         self.trace.cold[index] = self.trace.cold.get(index, 0) + finish - begin - work
         return finish
+
+    def _meet(self, index: int, charge: Charge, ready: int) -> Generator[tuple[int, int], int]:
+        """An instruction that needs the other core."""
+        if charge.way != EXCHANGE:
+            yield from self._barrier(index, charge, ready)
+            return
+        can = self._issue(index, charge, ready)
+        met = yield index, can
+        self._moved(index, charge, can, met)
+        self.lane_of[index] = -1
+
+    @abstractmethod
+    def _barrier(self, index: int, charge: Charge, ready: int) -> Generator[tuple[int, int], int]:
+        """An engine that waits for the other core."""
+
+    @abstractmethod
+    def _issue(self, index: int, charge: Charge, ready: int) -> int:
+        """The part of a DMA on its engine's queue. Returns when data could move."""
 
     def _moved(self, index: int, charge: Charge, can: int, met: int) -> None:
         """The part of a DMA after its issue: from when data could move and the other core, if it takes part, has come,
