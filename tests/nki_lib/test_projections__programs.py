@@ -11,9 +11,9 @@ import pytest
 
 import nki
 from nki_lib.attention.output_projection.kernel import output_projection
-from nki_lib.attention.projection.kernel import matmul
 from nki_lib.attention.qkv_projection.kernel import qkv_projection
 from nki_lib.attention.rope.kernel import rope
+from nki_lib.linear.matmul.kernel import matmul
 
 RANDOM = np.random.default_rng(0)
 

@@ -16,7 +16,7 @@ from nki_lib.attention.flash_attention.loading import (
 )
 from nki_lib.attention.flash_attention.masking import LARGEST
 from nki_lib.attention.flash_attention.order import Tile
-from nki_lib.attention.tiles import column_like
+from nki_lib.common.tiles import column_like
 
 
 class Queries:

@@ -23,7 +23,7 @@ from nki_lib.attention.flash_attention.loading import Chunk, KeyChunks, load_row
 from nki_lib.attention.flash_attention.masking import LARGEST, ScoreRules
 from nki_lib.attention.flash_attention.order import Step, query_tiles, steps_in_order
 from nki_lib.attention.flash_attention.statistics import SMALLEST, LogSumExp, Sinks
-from nki_lib.attention.tiles import column_like
+from nki_lib.common.tiles import column_like
 
 WEIGH, TRANSPOSE, ACCUMULATE = 1, 3, 4
 """How many steps each stage of the pipeline lags behind `load`."""

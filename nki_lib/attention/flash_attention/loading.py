@@ -14,7 +14,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.tiles import fetch, load_by_partition, transpose_blocks
+from nki_lib.common.tiles import fetch, load_by_partition, transpose_blocks
 
 RESIDENT_SHARE = 2  # at most 1/RESIDENT_SHARE of SBUF holds keys and values; the rest is for tiles in flight
 HELD_CHUNKS = 8  # kept if the keys do not fit: two blocks of four chunks

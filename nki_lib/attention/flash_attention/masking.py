@@ -11,7 +11,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki_lib.attention.flash_attention.loading import load_rows
 from nki_lib.attention.flash_attention.order import Tile
-from nki_lib.attention.tiles import fetch
+from nki_lib.common.tiles import fetch
 
 MINUS_INFINITY = float("-inf")
 LARGEST = 3.4028234663852886e38  # of float32

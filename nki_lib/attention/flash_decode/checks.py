@@ -10,7 +10,7 @@ from torch import Tensor
 
 import nki.language as nl
 from nki import errors
-from nki_lib.attention.arguments import Checks
+from nki_lib.common.arguments import Checks
 
 MOST_TOKENS = 8
 MOST_KEYS = 2**24  # positions are compared in float32

@@ -12,7 +12,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.tiles import fetch
+from nki_lib.common.tiles import fetch
 
 PIECE_BYTES = 4096  # of a partition moved by one DMA: what saturates the DMA engines
 SPAN_BYTES = 16384  # of a partition holding keys, and as many of one holding values

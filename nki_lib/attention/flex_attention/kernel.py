@@ -18,7 +18,7 @@ import nki.language as nl
 from nki_lib.attention.flex_attention.loading import Chunks, load_transposed
 from nki_lib.attention.flex_attention.recipe import EMPTY
 from nki_lib.attention.flex_attention.schedule import QueryTile, Step, Window, query_tiles
-from nki_lib.attention.tiles import column_like
+from nki_lib.common.tiles import column_like
 
 MINUS_INFINITY = float("-inf")
 LARGEST = 3.4028234663852886e38

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import nki.language as nl
-from nki_lib.attention.tiles import load_by_partition, transpose_blocks
+from nki_lib.common.tiles import load_by_partition, transpose_blocks
 
 RESIDENT_SHARE = 2  # at most 1/RESIDENT_SHARE of SBUF holds keys and values; the rest is for tiles in flight
 HELD_CHUNKS = 4  # kept if the keys do not fit

@@ -17,7 +17,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki import errors
 from nki_lib.attention.flex_attention.recipe import EMPTY, FULL, PARTIAL, MaskRecipe, ScoreRecipe, is_tensor
-from nki_lib.attention.tiles import fetch
+from nki_lib.common.tiles import fetch
 
 __all__ = ["alibi", "causal", "document_mask", "prefix_lm", "sliding_window", "softcap"]
 

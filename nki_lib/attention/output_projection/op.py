@@ -9,11 +9,11 @@ from torch import Tensor
 
 from nki import errors
 from nki.torch import nki_op
-from nki_lib.attention.arguments import Checks
 from nki_lib.attention.output_projection.kernel import output_projection as kernel
 from nki_lib.attention.output_projection.reference import output_projection as reference
-from nki_lib.attention.projection.op import OPERATOR as MATMUL
-from nki_lib.attention.rows import run_on_rows
+from nki_lib.common.arguments import Checks
+from nki_lib.common.rows import run_on_rows
+from nki_lib.linear.matmul.op import OPERATOR as MATMUL
 
 CHECKS = Checks("output_projection")
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 import nki.language as nl
 from nki import errors
-from nki_lib.attention.arguments import Checks
+from nki_lib.common.arguments import Checks
 
 CHECKS = Checks("qkv_projection")
 

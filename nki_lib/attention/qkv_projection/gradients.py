@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from nki import errors
-from nki_lib.attention.projection.op import OPERATOR as MATMUL
 from nki_lib.attention.rope.op import OPERATOR as ROPE
 from nki_lib.attention.rope.op import opposite
+from nki_lib.linear.matmul.op import OPERATOR as MATMUL
 
 
 def setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.projection.kernel import (
+from nki_lib.attention.qkv_projection.normalising import NormalisedRows
+from nki_lib.attention.rope.kernel import rotate
+from nki_lib.linear.matmul.kernel import (
     TILES_PER_BLOCK,
     add_up,
     multiply_block,
@@ -21,9 +23,7 @@ from nki_lib.attention.projection.kernel import (
     spans,
     store_sum,
 )
-from nki_lib.attention.projection.loading import Factor, Kept, load, load_row
-from nki_lib.attention.qkv_projection.normalising import NormalisedRows
-from nki_lib.attention.rope.kernel import rotate
+from nki_lib.linear.matmul.loading import Factor, Kept, load, load_row
 
 
 @nki.jit

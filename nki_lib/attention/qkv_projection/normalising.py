@@ -6,8 +6,8 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.projection.loading import load, load_row
-from nki_lib.attention.tiles import load_by_partition, transpose_blocks
+from nki_lib.common.tiles import load_by_partition, transpose_blocks
+from nki_lib.linear.matmul.loading import load, load_row
 
 PART = 2048  # elements of a row that are squared at a time
 

@@ -14,7 +14,7 @@ from nki_lib.attention.qkv_projection.gradients import backward, setup_context
 from nki_lib.attention.qkv_projection.kernel import qkv_projection as kernel
 from nki_lib.attention.qkv_projection.reference import qkv_projection as reference
 from nki_lib.attention.rope.op import table_rows
-from nki_lib.attention.rows import run_on_rows
+from nki_lib.common.rows import run_on_rows
 
 SCHEMA = (
     "(Tensor x, Tensor weight, Tensor? bias=None, Tensor? norm_weight=None, Tensor? cos=None, Tensor? sin=None, *, "

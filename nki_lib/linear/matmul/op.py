@@ -12,9 +12,9 @@ from torch import Tensor
 
 from nki import errors
 from nki.torch import nki_op
-from nki_lib.attention.arguments import Checks
-from nki_lib.attention.projection.kernel import matmul as kernel
-from nki_lib.attention.rows import bucket, padded, run_on_rows
+from nki_lib.common.arguments import Checks
+from nki_lib.common.rows import bucket, padded, run_on_rows
+from nki_lib.linear.matmul.kernel import matmul as kernel
 
 CHECKS = Checks("matmul")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import nki.language as nl
-from nki_lib.attention.tiles import fetch, load_by_partition, transpose_blocks
+from nki_lib.common.tiles import fetch, load_by_partition, transpose_blocks
 
 KEPT_SHARE = 2  # at most 1/KEPT_SHARE of SBUF holds panels that serve again; the rest is for tiles in flight
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from nki import errors  # noqa: E402
-from nki_lib.attention.projection import loading  # noqa: E402
-from nki_lib.attention.projection.kernel import matmul as kernel  # noqa: E402
-from nki_lib.attention.projection.op import OPERATOR as matmul  # noqa: E402
-from nki_lib.attention.rows import PIECE, bucket  # noqa: E402
+from nki_lib.common.rows import PIECE, bucket  # noqa: E402
+from nki_lib.linear.matmul import loading  # noqa: E402
+from nki_lib.linear.matmul.kernel import matmul as kernel  # noqa: E402
+from nki_lib.linear.matmul.op import OPERATOR as matmul  # noqa: E402
 from tests.nki_lib.projection_bounds import product_error, stored, wide  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)

@@ -15,7 +15,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.projection.loading import Factor, Kept
+from nki_lib.linear.matmul.loading import Factor, Kept
 
 TILES_PER_BLOCK = 4
 

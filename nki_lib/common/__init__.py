@@ -1,0 +1,1 @@
+"""What kernels and operators of several families share."""

@@ -1,0 +1,1 @@
+"""Matrix products: alone, and with what usually surrounds them."""
