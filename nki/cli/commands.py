@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import nki
+from nki.cli.new_kernel import new_kernel as new_kernel  # a sub-command like those below
 from nki.cli.values import UsageError, load_kernel, parse_arguments, save_array
 from nki.dtypes import as_dtype
 from nki.jit import Options, split

@@ -23,7 +23,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Run, time and check NKI kernels on the CPU.",
         epilog=f"Arguments of a kernel: {_ARGUMENTS}.",
     )
-    sub = parser.add_subparsers(dest="command", required=True, metavar="run|profile|ir|check|isa|doctor")
+    sub = parser.add_subparsers(
+        dest="command", required=True, metavar="run|profile|ir|check|isa|new-kernel|doctor"
+    )
     run = _kernel_command(sub, "run", "run a kernel and save its outputs")
     run.add_argument(
         "-o", "--output", action="append", default=[], metavar="OUT.npy", help="one per output, in order"
@@ -41,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     isa = sub.add_parser("isa", help="list the instructions, or describe one")
     isa.add_argument("name", nargs="?", help="an instruction, e.g. nc_matmul")
     isa.add_argument("--json", action="store_true", help="machine-readable output")
+    new = sub.add_parser("new-kernel", help="make the folder of a new operator, with tests that pass")
+    new.add_argument("name", metavar="NAME", help="e.g. row_scale")
+    new.add_argument("--family", help="the folder of nki_lib it goes to, in a checkout of the library")
     doctor = sub.add_parser("doctor", help="say what is installed and how it is configured")
     doctor.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
@@ -87,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code."""
     options = _parsed(_parser(), argv)
     try:
-        return int(getattr(commands, options.command)(options))
+        return int(getattr(commands, options.command.replace("-", "_"))(options))
     except UsageError as error:
         print(f"nki {options.command}: {error}", file=sys.stderr)
         return 2
