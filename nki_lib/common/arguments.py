@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,15 @@ from nki import errors
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 DEVICES = ("cpu", "meta")
+LARGEST = torch.finfo(torch.float32).max
+
+
+def autocast(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """The tensors as `torch.autocast` wants them for products: those of a float type the kernels take, cast."""
+    if not torch.is_autocast_enabled("cpu"):
+        return tensors
+    dtype = torch.get_autocast_dtype("cpu")
+    return tuple(t.to(dtype) if isinstance(t, Tensor) and t.dtype in DTYPES else t for t in tensors)
 
 
 class Checks:
@@ -32,16 +43,40 @@ class Checks:
         )
 
     def places(self, **tensors: Tensor | None) -> None:
-        """Where they lie. The front doors ask first: PyTorch would find no operator for other layouts and devices."""
+        """That they are dense tensors on one device. The front doors ask first: PyTorch would find no operator for
+        other layouts and devices, and for a mixture it would take the one that computes nothing."""
+        first: tuple[str, Tensor] | None = None
         for name, tensor in tensors.items():
             if tensor is None:
                 continue
-            if tensor.layout != torch.strided:
-                remedy = f"make it dense first: {name}.to_dense()"
-                raise self.error(errors.ArgumentError, name, tensor.layout, "a dense tensor", remedy)
+            if not isinstance(tensor, Tensor):
+                remedy = f"make it one: torch.as_tensor({name})"
+                raise self.error(errors.ArgumentError, name, type(tensor).__name__, "a torch.Tensor", remedy)
+            if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized:
+                kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else tensor.layout
+                way = "dequantize" if tensor.is_quantized else "to_dense"
+                remedy = f"make it dense first: {name}.{way}()"
+                raise self.error(errors.ArgumentError, name, f"a {kind} tensor", "a dense tensor", remedy)
             if tensor.device.type not in DEVICES:
                 remedy = f"move it first: {name}.cpu()"
                 raise self.error(errors.ArgumentError, name, tensor, "a tensor on the CPU", remedy)
+            first = first or (name, tensor)
+            if tensor.device != first[1].device:
+                allowed = f"{first[1].device}, as {first[0]}"
+                remedy = f"move it: {name}.to({str(first[1].device)!r})"
+                raise self.error(errors.ArgumentError, name, tensor, allowed, remedy)
+
+    def number(self, name: str, value: object, *, positive: bool = False, optional: bool = True) -> None:
+        """A number that float32 holds; None too, if it is optional."""
+        if value is None and optional:
+            return
+        allowed = "a positive number" if positive else "a number"
+        allowed += f" up to {LARGEST:.2g} in magnitude"
+        if not isinstance(value, (int, float, torch.SymFloat, torch.SymInt)) or isinstance(value, bool):
+            raise self.error(errors.ArgumentError, name, f"{type(value).__name__} {value!r}", allowed)
+        if not abs(value) <= LARGEST or (positive and not value > 0):
+            remedy = "pass None for none" if optional else None
+            raise self.error(errors.ArgumentError, name, value, allowed, remedy)
 
     def tensor(self, name: str, tensor: Tensor, axes: str, like: Tensor | None = None) -> None:
         """Its number of dimensions (those that `axes` names), its dtype and device, those of `like` if given."""
@@ -64,25 +99,3 @@ class Checks:
         """Its exact shape."""
         if tuple(tensor.shape) != expected:
             raise self.error(errors.ShapeError, name, tensor, f"shape {list(expected)}, {why}", remedy)
-
-    def rotation(self, cos: Tensor, sin: Tensor, batch: int, length: int, depth: int) -> None:
-        """Tables [S, W] or [B, S, W] for heads of `depth`, with W = depth or half of it."""
-        for name, table in (("cos", cos), ("sin", sin)):
-            self.tensor(name, table, "batch, length, width" if table.dim() == 3 else "length, width")
-            widths = (depth, depth // 2)
-            if table.shape[-1] not in widths or table.shape[-2] != length:
-                allowed = f"[{length}, {depth}] or [{length}, {depth // 2}], with or without batch {batch}"
-                remedy = "pass the rows of these positions, of full or of half width"
-                raise self.error(errors.ShapeError, name, table, allowed, remedy)
-            if table.dim() == 3 and table.shape[0] != batch:
-                remedy = f"leave the batch out if all share it, or expand it: {name}.expand({batch}, -1, -1)"
-                raise self.error(errors.ShapeError, name, table, f"batch {batch}", remedy)
-        if depth % 2:
-            allowed = "an even head dimension, as the rotation turns pairs"
-            raise self.error(errors.ShapeError, "cos", f"head dimension {depth}", allowed, "pad the heads")
-        if sin.dtype != cos.dtype:
-            raise self.error(
-                errors.DtypeError, "sin", sin, f"{cos.dtype}, as cos", "cast it: sin.to(cos.dtype)"
-            )
-        if sin.shape != cos.shape:
-            raise self.error(errors.ShapeError, "sin", sin, f"shape {list(cos.shape)}, as cos")

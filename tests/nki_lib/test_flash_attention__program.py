@@ -113,7 +113,7 @@ def test_extras_are_clean_and_the_same_both_ways(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_backward_is_clean_and_the_same_both_ways(target: str) -> None:
     call = backward_arguments(140, 200, 40, ml_dtypes.bfloat16)
-    for given in ({}, extras(140, 200)):
+    for given in ({}, extras(140, 200), extras(140, 200) | {"bias_gradient": True}):
         assert [str(d) for d in backward.check(*call, target=target, **given) if d.severity != "note"] == []
         planned = nki.simulate(backward, target=target)(*call, **given)
         eager = nki.simulate(backward, target=target, eager=True)(*call, **given)

@@ -15,8 +15,9 @@ _HAS_TORCH = find_spec("torch") is not None
 if _HAS_TORCH:
     import torch
 
-    from nki_lib.attention.flash_attention.arguments import check_places
+    from nki_lib.attention.flash_attention.arguments import CHECKS
     from nki_lib.attention.flash_attention.op import OPERATOR, OPERATOR_WITH_LSE
+    from nki_lib.common.arguments import autocast
 
 
 @overload
@@ -85,9 +86,9 @@ def flash_attention(
     return_lse: also the log of the sum of exp(scores), sink included, [B, Hq, Sq] in float32.
     A query that sees no key gets zeros, and -inf (or its sink) as log sum exp.
 
-    Gradients reach q, k, v and sinks, in eager mode and under `torch.compile(fullgraph=True)`; they are the same bits
-    in every run. A bias that requires a gradient raises NoBackwardError in the backward pass. Under `torch.autocast`
-    q, k and v are cast.
+    Gradients reach q, k, v, sinks and bias, in eager mode and under `torch.compile(fullgraph=True)`; they are the same
+    bits in every run. That of a bias is summed in float32 over the dimensions in which it was repeated; it needs memory
+    for the scores [Hq / Hkv, Sq, Sk] of one key head. Under `torch.autocast` q, k and v are cast.
     Raises ShapeError, DtypeError or ArgumentError for what it cannot compute, MissingExtraError without PyTorch.
     Example: nki_lib.flash_attention(torch.randn(1, 8, 77, 64), torch.randn(1, 2, 77, 64), torch.randn(1, 2, 77, 64))
     """
@@ -104,9 +105,9 @@ def flash_attention(
         "q_segment_ids": q_segment_ids,
         "kv_segment_ids": kv_segment_ids,
     }
-    check_places(q=q, k=k, v=v, **extras)
-    if torch.is_autocast_enabled("cpu"):
-        q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
+    CHECKS.places(q=q, k=k, v=v, **extras)
+    CHECKS.numbers(scale, window, softcap)
+    q, k, v = autocast(q, k, v)
     tensors = (q, k, v, *extras.values())
     numbers = {"causal": causal, "scale": scale, "window": window, "softcap": softcap}
     trained = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)

@@ -13,6 +13,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.attention.flash_attention.bias_gradient import BiasGradient, score_gradient
 from nki_lib.attention.flash_attention.gradients import KeyGradients, Queries, clear
 from nki_lib.attention.flash_attention.kernel import multiply_scores
 from nki_lib.attention.flash_attention.masking import ScoreRules
@@ -39,17 +40,20 @@ def flash_attention_backward(
     q_ids: Any = None,
     k_ids: Any = None,
     grad_lse: Any = None,
+    bias_gradient: bool = False,
 ) -> Any:
     """The gradients of q, k and v, given that of the output (grad) and, if it was used, that of the log sum exp.
 
     Dimensions: q, out, grad [G, Sq, D], lse, grad_lse [G, Sq], k, v [Sk, D] -> dq [G, Sq, D] in the tensors' dtype,
     dk, dv [Sk, D] in float32. The first query stands at key `first`; scale > 0; all else as in the forward kernel.
+    bias_gradient: also the gradient of every score where the bias was added to it, [G, Sq, Sk] in float32.
 
     Pseudocode:
         for each chunk of keys, for each tile of queries that sees some of it:
             differentiate:  shift = row sums of grad * out - grad_lse, once for each tile
                             weights = exp(scores - lse)
-                            dscores = (grad v^T - shift) * weights              # times 1 - tanh^2 under a soft cap
+                            dscores = (grad v^T - shift) * weights              # stored if the bias has a gradient
+                            dscores *= 1 - tanh^2                               # under a soft cap
             contract:       dv += weights^T grad; dk += dscores^T q             # in PSUM, stored after the last tile
             multiply_keys:  dq of the tile += dscores k                         # in SBUF
         store dq of each tile
@@ -61,6 +65,7 @@ def flash_attention_backward(
     rules = ScoreRules(scale, causal, window, softcap, bias, q_ids)
     tiles = query_tiles(q.shape, k.shape[0], causal, window, first)
     queries = [Queries(tile, q, out, grad, lse, grad_lse) for tile in tiles]
+    dbias = BiasGradient(*q.shape[:2], k.shape[0]) if bias_gradient else None
     pairs = []
     for start in range(0, k.shape[0], nl.tile_size.psum_bank_fmax):
         stop = min(start + nl.tile_size.psum_bank_fmax, k.shape[0])
@@ -70,14 +75,17 @@ def flash_attention_backward(
         pairs += of_chunk
     for now in range(len(pairs) + MULTIPLY):
         if now < len(pairs):
-            differentiate(pairs[now], rules)
+            differentiate(pairs[now], rules, dbias)
         if 0 <= now - CONTRACT < len(pairs):
             contract(pairs[now - CONTRACT], dk, dv, scale)
         if 0 <= now - MULTIPLY < len(pairs):
             multiply_keys(pairs[now - MULTIPLY])
     for each in queries:
         each.store(dq, scale)
-    return dq, dk, dv
+    if dbias is None:
+        return dq, dk, dv
+    dbias.clear(tiles)
+    return dq, dk, dv, dbias.out
 
 
 @dataclass(eq=False)
@@ -109,12 +117,13 @@ def pairs_of(queries: list[Queries], keys: KeyGradients) -> list[Pair]:
     return pairs
 
 
-def differentiate(pair: Pair, rules: ScoreRules) -> None:
-    """pair.weights and pair.dscores [m, n], in the tensors' dtype.
+def differentiate(pair: Pair, rules: ScoreRules, dbias: BiasGradient | None) -> None:
+    """pair.weights and pair.dscores [m, n], in the tensors' dtype; dscores also to dbias, if there is one.
 
     Pseudocode:
         weights = exp(scores - lse)
-        dscores = (grad v^T - shift) * weights
+        dscores = (grad v^T - shift) * weights          # these go to dbias
+        if there is a soft cap: dscores *= 1 - tanh^2
     """
     queries, keys = pair.queries, pair.keys
     queries.load()
@@ -125,16 +134,11 @@ def differentiate(pair: Pair, rules: ScoreRules) -> None:
     rules.cap(scores)
     slope = None if rules.softcap is None else squares(scores)
     rules.mask(scores, queries.tile, pair.low, [k.ids])
-    weights, dscores = (nl.ndarray(scores.shape, dtype=queries.q.dtype, buffer=nl.sbuf) for _ in range(2))
+    weights = nl.ndarray(scores.shape, dtype=queries.q.dtype, buffer=nl.sbuf)
     nisa.activation(dst=weights, op=nl.exp, data=scores, scale=rules.scale, bias=queries.low)
-    nisa.scalar_tensor_tensor(
-        dst=dscores,
-        data=dweights,
-        op0=nl.subtract,
-        operand0=queries.shift,
-        op1=nl.multiply,
-        operand1=weights,
-    )
+    dscores = score_gradient(dweights, queries.shift, weights, weights.dtype)
+    if dbias is not None:
+        dbias.store(queries.tile, pair.low, dweights, queries.shift, weights)
     if slope is not None:
         nisa.scalar_tensor_tensor(
             dst=dscores,

@@ -112,13 +112,8 @@ def weigh(step: Step, rules: ScoreRules, sinks: Sinks | None) -> None:
         tile.low = sinks.low(tile)
     low, step.total = column_like(scores), column_like(scores)
     nisa.tensor_reduce(dst=low, op=nl.maximum, data=scores, axis=1, negate=True)
-    before = tile.low if tile.low is not None else LARGEST if rules.hides else None
-    if before is None:
-        nisa.tensor_scalar(dst=low, data=low, op0=nl.multiply, operand0=scale)
-    else:
-        nisa.tensor_scalar(
-            dst=low, data=low, op0=nl.multiply, operand0=scale, op1=nl.minimum, operand1=before
-        )
+    before = LARGEST if tile.low is None else tile.low  # a row of nothing but -inf stays finite
+    nisa.tensor_scalar(dst=low, data=low, op0=nl.multiply, operand0=scale, op1=nl.minimum, operand1=before)
     if tile.low is not None:
         step.factor = column_like(scores)
         nisa.activation(dst=step.factor, op=nl.exp, data=tile.low, scale=-1.0, bias=low)
@@ -203,7 +198,7 @@ def accumulate(step: Step, out: Any, rules: ScoreRules, sinks: Sinks | None, lse
     if step.is_last:
         if lse is not None:
             lse.keep(tile)
-        store(out[tile.head, tile.start : tile.stop, :], rows, total, rules.hides)
+        store(out[tile.head, tile.start : tile.stop, :], rows, total)
 
 
 def multiply_values(step: Step) -> Any:
@@ -227,14 +222,11 @@ def rescale_and_add(old: Any, factor: Any, new: Any) -> Any:
     return result
 
 
-def store(out: Any, rows: Any, total: Any, may_be_zero: bool) -> None:
+def store(out: Any, rows: Any, total: Any) -> None:
     """out[m, D] = rows / total, rounded once to the type of the tensor; 0 / 0 is 0."""
-    inverse = column_like(total)
+    positive, inverse = column_like(total), column_like(total)
     tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
-    if may_be_zero:
-        positive = column_like(total)
-        nisa.tensor_scalar(dst=positive, data=total, op0=nl.add, operand0=SMALLEST)
-        total = positive
-    nisa.reciprocal(dst=inverse, data=total)
+    nisa.tensor_scalar(dst=positive, data=total, op0=nl.add, operand0=SMALLEST)
+    nisa.reciprocal(dst=inverse, data=positive)
     nisa.tensor_scalar(dst=tile, data=rows, op0=nl.multiply, operand0=inverse)
     nisa.dma_copy(dst=out, src=tile)

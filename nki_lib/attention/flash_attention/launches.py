@@ -76,12 +76,17 @@ class Call:
         """The keyword arguments of a launch for these query heads and queries."""
         given: dict[str, Any] = {"window": self.window, "softcap": self.softcap}
         if self.bias is not None:
-            bias = self.bias[b if self.bias.shape[0] > 1 else 0]
-            bias = bias[heads] if bias.shape[0] > 1 else bias
-            given["bias"] = bias[:, rows] if bias.shape[1] > 1 else bias
+            given["bias"] = part_of_bias(self.bias, b, heads, rows)
         if self.q_ids is not None and self.k_ids is not None:
             given |= {"q_ids": self.q_ids[b, rows], "k_ids": self.k_ids[b]}
         return given
+
+
+def part_of_bias(bias: Tensor, b: int, heads: slice, rows: slice) -> Tensor:
+    """What these queries see of a bias of four dimensions, or of its gradient; those of size 1 stay whole."""
+    bias = bias[b if bias.shape[0] > 1 else 0]
+    bias = bias[heads] if bias.shape[0] > 1 else bias
+    return bias[:, rows] if bias.shape[1] > 1 else bias
 
 
 def make_ids(queries: int, keys: int, extras: Extras) -> tuple[Tensor | None, Tensor | None]:
@@ -92,7 +97,7 @@ def make_ids(queries: int, keys: int, extras: Extras) -> tuple[Tensor | None, Te
         joined = torch.unique(joined, return_inverse=True)[1].float()
         ours, theirs = joined[:, :queries].contiguous(), joined[:, queries:].contiguous()
     elif mask is not None:
-        ours, theirs = torch.zeros(mask.shape[0], queries), torch.zeros(mask.shape[0], keys)
+        ours, theirs = (torch.zeros(mask.shape[0], n, dtype=torch.float32) for n in (queries, keys))
     else:
         return None, None
     return ours, theirs if mask is None else torch.where(mask, theirs, HIDDEN)
@@ -130,27 +135,43 @@ def forward(q: Tensor, k: Tensor, v: Tensor, extras: Extras, with_lse: bool) -> 
     return out, lse
 
 
+@dataclass
+class Gradients:
+    """What launches write into or add to. k, v and bias are sums in float32; bias has four dimensions."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None
+
+
 def backward(
-    grad: Tensor, grad_lse: Tensor | None, tensors: tuple[Tensor, ...], extras: Extras
-) -> tuple[Tensor, Tensor, Tensor]:
-    """dq, dk and dv. tensors: q, k, v, and the results of `forward`."""
+    grad: Tensor,
+    grad_lse: Tensor | None,
+    tensors: tuple[Tensor, ...],
+    extras: Extras,
+    with_bias: bool = False,
+) -> tuple[Tensor, ...]:
+    """dq, dk and dv, and the gradient of the bias if asked for. tensors: q, k, v, and the results of `forward`."""
     q, k, v, out, lse = tensors
     call = Call(q, k, v, extras)
-    dq = q.new_zeros(q.shape)
     dk, dv = (torch.zeros(k.shape, dtype=torch.float32) for _ in range(2))
+    dbias = torch.zeros(call.bias.shape, dtype=torch.float32) if with_bias and call.bias is not None else None
+    sums = Gradients(q.new_zeros(q.shape), dk, dv, dbias)
     if not call.empty:
         for b, h, heads in call.slices():
             for mine, rows in pieces(call, heads):
-                _differentiate(call, Slice(b, h, mine, rows), (out, grad, lse, grad_lse), (dq, dk, dv))
+                _differentiate(call, Slice(b, h, mine, rows), (out, grad, lse, grad_lse), sums)
     if call.sign != 1:
-        dq *= call.sign
-    return dq, dk.to(k.dtype), dv.to(v.dtype)
+        sums.q *= call.sign
+    results = sums.q, dk.to(k.dtype), dv.to(v.dtype)
+    if dbias is None or extras.bias is None:
+        return results
+    return *results, dbias.view(extras.bias.shape).to(extras.bias.dtype)
 
 
-def _differentiate(
-    call: Call, part: Slice, tensors: tuple[Tensor | None, ...], gradients: tuple[Tensor, ...]
-) -> None:
-    """One launch: write its part of dq, add to dk and dv."""
+def _differentiate(call: Call, part: Slice, tensors: tuple[Tensor | None, ...], sums: Gradients) -> None:
+    """One launch: write its part of dq, add to dk, dv and, summed where the bias was repeated, to its gradient."""
     b, h, heads, rows = part.b, part.h, part.heads, part.rows
     out, grad, lse, grad_lse = (None if x is None else x[b, heads, rows] for x in tensors)
     q, depth, keys = call.q[b, heads, rows], call.q.shape[3], call.k[b, h]
@@ -160,17 +181,20 @@ def _differentiate(
         q, out, grad = (x.reshape(1, -1, depth) for x in (q, out, grad))
         lse, grad_lse = (None if x is None else x.reshape(1, -1) for x in (lse, grad_lse))
         first = 0
-    dq, (dk, dv) = q.new_empty(q.shape), (torch.empty(keys.shape) for _ in range(2))
+    results = [q.new_empty(q.shape), *(torch.empty(keys.shape, dtype=torch.float32) for _ in range(2))]
     given = call.extras(b, heads, rows) | {"grad_lse": grad_lse}
-    run_into(
-        (dq, dk, dv),
-        backward_kernel,
-        *(q, keys, call.v[b, h], out, grad, lse, call.scale, call.causal, first),
-        **given,
-    )
-    gradients[0][b, heads, rows] = dq.view(gradients[0][b, heads, rows].shape)
-    gradients[1][b, h] += dk
-    gradients[2][b, h] += dv
+    if sums.bias is not None:
+        results.append(torch.empty(*q.shape[:2], keys.shape[0], dtype=torch.float32))
+        given["bias_gradient"] = True
+    arguments = (q, keys, call.v[b, h], out, grad, lse, call.scale, call.causal, first)
+    run_into(results, backward_kernel, *arguments, **given)
+    dq, dk, dv, *dbias = results
+    sums.q[b, heads, rows] = dq.view(sums.q[b, heads, rows].shape)
+    sums.k[b, h] += dk
+    sums.v[b, h] += dv
+    if sums.bias is not None:
+        mine = part_of_bias(sums.bias, b, heads, rows)
+        mine += dbias[0].sum_to_size(mine.shape)
 
 
 def pieces(call: Call, heads: slice) -> Iterator[tuple[slice, slice]]:

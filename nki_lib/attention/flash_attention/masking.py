@@ -22,7 +22,6 @@ class ScoreRules:
     """The rules of one call. Dimensions: bias [G or 1, Sq or 1, Sk or 1]; q_ids [Sq].
 
     After `apply`, the score that counts is `scale` times what the tile holds.
-    hides: some query may see no key of its first block, or of any.
     """
 
     def __init__(
@@ -32,7 +31,6 @@ class ScoreRules:
         self.softcap = softcap
         self.bias = bias
         self.q_ids = q_ids
-        self.hides = bias is not None or q_ids is not None or window is not None
         self.causal_mask = triangle_mask(0, keep_left=True) if causal else None
         self.window_mask = triangle_mask(nl.tile_size.pmax, keep_left=False) if window is not None else None
         self.scale = 1.0 if bias is not None else scale if softcap is None else softcap

@@ -3,6 +3,7 @@
 * `torch.ops.nki_lib.flash_attention`: the attention alone. Its gradient computes it once more.
 * `torch.ops.nki_lib.flash_attention_with_lse`: also the log sum exp, which the gradient starts from.
 * `torch.ops.nki_lib.flash_attention_backward`: the gradients of q, k and v; it has none itself.
+* `torch.ops.nki_lib.flash_attention_backward_with_bias`: also that of a bias, which costs a matrix of scores in memory.
 
 The work is in `launches.py`, what is accepted in `arguments.py`.
 """
@@ -14,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nki import errors
 from nki.torch import nki_op
 from nki_lib.attention.flash_attention import launches
 from nki_lib.attention.flash_attention.arguments import Extras, check_arguments
@@ -25,6 +25,9 @@ _SCHEMA = (
     + ", ".join(f"Tensor? {name}=None" for name in _TENSORS)
     + ", *, bool causal=False, float? scale=None, SymInt? window=None, float? softcap=None"
 )
+_SCHEMA_WITH_BIAS = _SCHEMA.replace("Tensor? sinks=None, Tensor? bias=None", "Tensor? sinks, Tensor bias")
+"""The same for a bias that has to be there."""
+_RESULTS_OF_FORWARD = "Tensor grad, Tensor? grad_lse, Tensor out, Tensor lse"
 
 
 def _extras(tensors: tuple[Any, ...], numbers: dict[str, Any]) -> Extras:
@@ -69,7 +72,7 @@ def _fake_backward(
 @nki_op(
     "nki_lib::flash_attention_backward",
     fake=_fake_backward,
-    schema=f"(Tensor grad, Tensor? grad_lse, Tensor out, Tensor lse, {_SCHEMA}) -> (Tensor, Tensor, Tensor)",
+    schema=f"({_RESULTS_OF_FORWARD}, {_SCHEMA}) -> (Tensor, Tensor, Tensor)",
 )
 def flash_attention_backward(
     grad: Tensor,
@@ -83,7 +86,35 @@ def flash_attention_backward(
     **numbers: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of q, k and v from those of the attention and of the log sum exp."""
-    return launches.backward(grad, grad_lse, (q, k, v, out, lse), _extras(tensors, numbers))
+    dq, dk, dv = launches.backward(grad, grad_lse, (q, k, v, out, lse), _extras(tensors, numbers))
+    return dq, dk, dv
+
+
+def _fake_backward_with_bias(*tensors: Any, **_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    bias = tensors[8]
+    return *_fake_backward(*tensors), bias.new_empty(bias.shape)
+
+
+@nki_op(
+    "nki_lib::flash_attention_backward_with_bias",
+    fake=_fake_backward_with_bias,
+    schema=f"({_RESULTS_OF_FORWARD}, {_SCHEMA_WITH_BIAS}) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def flash_attention_backward_with_bias(
+    grad: Tensor,
+    grad_lse: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *tensors: Any,
+    **numbers: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v, the same bits, and that of the bias, in its shape and dtype."""
+    extras = _extras(tensors, numbers)
+    dq, dk, dv, dbias = launches.backward(grad, grad_lse, (q, k, v, out, lse), extras, with_bias=True)
+    return dq, dk, dv, dbias
 
 
 # ---- gradients ----------------------------------------------------------------------------------------------------
@@ -97,21 +128,15 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, 
 
 
 def _gradients(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None = None) -> tuple[Any, ...]:
-    inputs, results = ctx.saved_tensors[: 3 + len(_TENSORS)], ctx.saved_tensors[3 + len(_TENSORS) :]
+    saved = ctx.saved_tensors  # once: activation checkpointing computes them again when they are asked for
+    inputs, results = saved[: 3 + len(_TENSORS)], saved[3 + len(_TENSORS) :]
     needed = dict(zip(("q", "k", "v", *_TENSORS), ctx.needs_input_grad))  # shorter if the last were left out
-    if needed.get("bias"):
-        raise errors.NoBackwardError(
-            "flash_attention has no gradient for `bias`",
-            operand="bias",
-            found="a bias that requires a gradient",
-            allowed="gradients of q, k, v and sinks",
-            remedy="pass bias.detach()",
-        )
     out, lse = results or OPERATOR_WITH_LSE(*inputs, **ctx.numbers)
     grad = torch.zeros_like(out) if grad is None else grad
-    dq, dk, dv = torch.ops.nki_lib.flash_attention_backward(grad, grad_lse, out, lse, *inputs, **ctx.numbers)
+    way_back = OPERATOR_BACKWARD_WITH_BIAS if needed.get("bias") else OPERATOR_BACKWARD
+    dq, dk, dv, *dbias = way_back(grad, grad_lse, out, lse, *inputs, **ctx.numbers)
     dsinks = _gradient_of_sinks(inputs[3], lse, grad, out, grad_lse) if needed.get("sinks") else None
-    return (dq, dk, dv, dsinks, *[None] * (len(_TENSORS) - 1))
+    return (dq, dk, dv, dsinks, *(dbias or [None]), *[None] * (len(_TENSORS) - 2))
 
 
 def _gradient_of_sinks(
@@ -133,3 +158,9 @@ OPERATOR = torch.ops.nki_lib.flash_attention.default
 
 OPERATOR_WITH_LSE = torch.ops.nki_lib.flash_attention_with_lse.default
 """The attention and the log sum exp."""
+
+OPERATOR_BACKWARD = torch.ops.nki_lib.flash_attention_backward.default
+"""The gradients of q, k and v."""
+
+OPERATOR_BACKWARD_WITH_BIAS = torch.ops.nki_lib.flash_attention_backward_with_bias.default
+"""The gradients of q, k, v and a bias."""

@@ -20,8 +20,9 @@ if _HAS_TORCH:
     import torch
 
     from nki_lib.attention.flex_attention.blocks import BLOCK, kinds_of_block_mask, tiles_of
+    from nki_lib.attention.flex_attention.op import CHECKS, check_arguments
     from nki_lib.attention.flex_attention.op import OPERATOR as _flex_attention
-    from nki_lib.attention.flex_attention.op import check_arguments
+    from nki_lib.common.arguments import autocast
 
 
 def flex_attention(
@@ -48,7 +49,7 @@ def flex_attention(
     scale: 1/sqrt(D) by default.
 
     Gradients of q, k and v are computed in plain PyTorch, with [Sq, Sk] in memory for one head at a time; tensors in
-    recipes have none. Works under torch.compile(fullgraph=True).
+    recipes have none. Works under torch.compile(fullgraph=True); under torch.autocast q, k and v are cast.
     Raises ShapeError, DtypeError and ArgumentError naming the argument; NoBackwardError if a recipe has no `slope`, or
     if one of its tensors requires a gradient.
     Example: nki_lib.flex_attention(q, k, v, score_mod=recipes.softcap(20.0), mask_mod=recipes.causal())
@@ -59,8 +60,11 @@ def flex_attention(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.attention.flex_attention.kernel",
         )
+    CHECKS.places(q=q, k=k, v=v)
+    CHECKS.numbers(scale)
+    q, k, v = autocast(q, k, v)
     if not torch.compiler.is_compiling():
-        check_arguments(q, k, v)
+        check_arguments(q, k, v, scale)
     _check_recipe("score_mod", score_mod, ScoreRecipe, "write it as a ScoreRecipe; recipe.py shows one")
     _check_recipe("mask_mod", mask_mod, MaskRecipe, "pass block_mask=create_block_mask(mask_mod, ...)")
     kinds, tiles, block = None, None, BLOCK
@@ -115,6 +119,14 @@ def _check_data(q: Tensor, k: Tensor, recipes: list[Any], data: list[Any]) -> No
 
 
 def _check_block_mask(q: Tensor, k: Tensor, block_mask: Any) -> None:
+    if not hasattr(block_mask, "kv_num_blocks"):
+        raise errors.ArgumentError(
+            "flex_attention: `block_mask` is no BlockMask",
+            operand="block_mask",
+            found=type(block_mask).__name__,
+            allowed="a torch.nn.attention.flex_attention.BlockMask, or None",
+            remedy="create_block_mask(mask_mod, B, H, queries, keys, device='cpu')",
+        )
     shape = tuple(block_mask.shape)
     fits = (
         q.dim() == 4

@@ -33,7 +33,7 @@ def gradients(
     scale: float | None,
 ) -> Gradients:
     """dq, dk and dv, computed in float32 and rounded once."""
-    made = tuple(torch.zeros(t.shape) for t in (q, k, v))
+    made = tuple(torch.zeros(t.shape, dtype=torch.float32) for t in (q, k, v))
     if q.numel() and k.shape[2]:
         lengths = (q.shape[2], k.shape[2])
         call = unpack(score, mask, data, kinds, tiles, block, lengths)

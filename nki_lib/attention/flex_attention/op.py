@@ -13,20 +13,19 @@ import torch
 from torch import Tensor
 
 import nki.language as nl
-from nki import errors
 from nki.torch import nki_op, run_into
+from nki_lib.attention.checks import AttentionChecks
 from nki_lib.attention.flex_attention.backward import Gradients, gradients
 from nki_lib.attention.flex_attention.blocks import Call, cut, unpack
 from nki_lib.attention.flex_attention.kernel import flex_attention as kernel
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-DEVICES = ("cpu", "meta")
+CHECKS = AttentionChecks("flex_attention")
 ARGUMENTS = "Tensor q, Tensor k, Tensor v, Tensor[] data, Tensor? kinds, Tensor? tiles"
 OPTIONS = "str score, str mask, int[] block, float? scale"
 
 
-def _fake(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Tensor:
-    check_arguments(q, k, v)
+def _fake(q: Tensor, k: Tensor, v: Tensor, *_: Any, scale: float | None, **__: Any) -> Tensor:
+    check_arguments(q, k, v, scale)
     return q.new_empty(q.shape)
 
 
@@ -45,7 +44,7 @@ def flex_attention(
     scale: float | None,
 ) -> Tensor:
     """The operator behind `nki_lib.flex_attention`, where the arguments are explained."""
-    check_arguments(q, k, v)
+    check_arguments(q, k, v, scale)
     batch, heads, queries, depth = q.shape
     out = q.new_empty(q.shape)
     if q.numel() == 0 or k.shape[2] == 0:
@@ -96,41 +95,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 flex_attention.register_autograd(_backward, setup_context=_save)
 
 
-def check_arguments(q: Tensor, k: Tensor, v: Tensor) -> None:
+def check_arguments(q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> None:
     """Raise for what cannot be computed, naming the argument."""
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.layout is not torch.strided:
-            raise _error(errors.ArgumentError, name, tensor, "a strided tensor", f"{name}.to_dense()")
-        if tensor.dim() != 4:
-            allowed = "4 dimensions, [batch, heads, length, head dimension]"
-            raise _error(errors.ShapeError, name, tensor, allowed)
-        if tensor.dtype not in DTYPES:
-            raise _error(errors.DtypeError, name, tensor, "float32, bfloat16 or float16", "cast it first")
-        if tensor.device.type not in DEVICES:
-            remedy = f"move it first: {name}.cpu()"
-            raise _error(errors.ArgumentError, name, tensor, "a tensor on the CPU", remedy)
-        if tensor.dtype != q.dtype:
-            raise _error(errors.DtypeError, name, tensor, f"{q.dtype}, as q", f"cast it: {name}.to(q.dtype)")
-        if tensor.shape[0] != q.shape[0] or tensor.shape[3] != q.shape[3]:
-            allowed = f"batch {q.shape[0]} and head dimension {q.shape[3]}, as q"
-            raise _error(errors.ShapeError, name, tensor, allowed)
-    if k.shape != v.shape:
-        raise _error(errors.ShapeError, "v", v, f"shape {list(k.shape)}, as k")
-    if k.shape[1] != q.shape[1] and (k.shape[1] == 0 or q.shape[1] % k.shape[1] != 0):
-        allowed = f"a number of heads that divides the {q.shape[1]} of q"
-        remedy = "pass k and v with one head per group of query heads"
-        raise _error(errors.ShapeError, "k", k, allowed, remedy)
-    if q.shape[3] > nl.tile_size.pmax:
-        remedy = "split the heads: the head dimension lies on the partitions"
-        raise _error(errors.ShapeError, "q", q, f"a head dimension of at most {nl.tile_size.pmax}", remedy)
-
-
-def _error(
-    kind: type[errors.NkiError], name: str, tensor: Tensor, allowed: str, remedy: str | None = None
-) -> errors.NkiError:
-    found = f"{tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}"
-    text = f"flex_attention: cannot take this `{name}`"
-    return kind(text, operand=name, found=found, allowed=allowed, remedy=remedy)
+    CHECKS.attention(q, k, v, nl.tile_size.pmax)
+    CHECKS.numbers(scale)
 
 
 OPERATOR = torch.ops.nki_lib.flex_attention.default
