@@ -12,9 +12,9 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from nki_lib.attention import rows  # noqa: E402
 from nki_lib.attention.rope.api import rope  # noqa: E402
 from nki_lib.attention.rope.reference import rope as reference  # noqa: E402
+from nki_lib.common import rows  # noqa: E402
 from tests.nki_lib.projection_bounds import rotation_error, stored, wide  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
-    from nki_lib.attention.flash_decode.op import DECODE, OPERATOR, UPDATE_OPERATOR
+    import torch
+
+    from nki_lib.attention.flash_decode.op import (
+        DECODE,
+        OPERATOR,
+        UPDATE_OPERATOR,
+        check_decode,
+        check_new,
+    )
+    from nki_lib.common.arguments import autocast
 
 
 def flash_decode(
@@ -44,7 +53,8 @@ def flash_decode(
     sinks: [Hq], a score of each head that takes weight and gives nothing; not scaled, not capped.
     softcap: scores become softcap * tanh(score / softcap).
 
-    Returns [B, Hq, T, D] like q, contiguous. Statistics are float32. There is no gradient.
+    Returns [B, Hq, T, D] like q, contiguous. Statistics are float32. There is no gradient. Under `torch.autocast` q and
+    the caches are cast; with k_new, q and the new keys and values become of the caches' dtype.
     Lengths are data: one program serves a batch, and all lengths up to the next power of two.
     Raises ShapeError, DtypeError, ArgumentError or, for a length or a block outside the cache, BoundsError, each naming
     the argument; NoBackwardError from a backward pass; MissingExtraError without PyTorch.
@@ -57,18 +67,18 @@ def flash_decode(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.attention.flash_decode.kernel",
         )
-    if (k_new is None) != (v_new is None):
-        missing = "k_new" if k_new is None else "v_new"
-        raise errors.ArgumentError(
-            f"flash_decode: `{missing}` is missing",
-            operand=missing,
-            found="None",
-            allowed="both k_new and v_new, or neither",
-            remedy=f"pass {missing}, or write both into the caches yourself",
-        )
-    for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
-        DECODE.dense(name, tensor)
-    if k_new is not None:
+    tensors = (q, k_cache, v_cache, seq_lens, block_table, sinks)
+    names = ("q", "k_cache", "v_cache", "seq_lens", "block_table", "sinks")
+    DECODE.places(**dict(zip(names, tensors)), k_new=k_new, v_new=v_new)
+    DECODE.numbers(scale, window, softcap)
+    if k_new is None and v_new is None:
+        q, k_cache, v_cache = autocast(q, k_cache, v_cache)
+    else:
+        if torch.is_autocast_enabled("cpu"):  # a cache that is written keeps its dtype
+            q, k_new, v_new = (t if t is None else t.to(k_cache.dtype) for t in (q, k_new, v_new))
+        if not torch.compiler.is_compiling():  # whose fake implementations check before anything is written
+            check_decode(q, k_cache, v_cache, seq_lens, block_table, window, sinks, scale, softcap)
+        check_new(q, k_cache, v_cache, k_new, v_new)
         UPDATE_OPERATOR(k_cache, v_cache, k_new, v_new, seq_lens, block_table)
     return OPERATOR(
         q, k_cache, v_cache, seq_lens, block_table, sinks, scale=scale, window=window, softcap=softcap

@@ -10,21 +10,15 @@ from torch import Tensor
 
 import nki.language as nl
 from nki import errors
-from nki_lib.common.arguments import Checks
+from nki_lib.attention.checks import AttentionChecks
 
 MOST_TOKENS = 8
 MOST_KEYS = 2**24  # positions are compared in float32
 INDEX_TYPES = (torch.int32, torch.int64)
 
 
-class DecodeChecks(Checks):
+class DecodeChecks(AttentionChecks):
     """Checks of caches, lengths and block tables."""
-
-    def dense(self, name: str, tensor: Tensor) -> None:
-        """Not sparse; to be asked before the operator is called, which PyTorch does not find for sparse tensors."""
-        if tensor.layout != torch.strided:
-            remedy = f"make it dense first: {name}.to_dense()"
-            raise self.error(errors.ArgumentError, name, tensor, "a dense tensor", remedy)
 
     def cache(
         self,

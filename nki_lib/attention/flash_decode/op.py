@@ -37,7 +37,7 @@ def _fake(
     window: int | None = None,
     softcap: float | None = None,
 ) -> Tensor:
-    check_decode(q, k_cache, v_cache, seq_lens, block_table, window, sinks, softcap)
+    check_decode(q, k_cache, v_cache, seq_lens, block_table, window, sinks, scale, softcap)
     return q.new_empty(q.shape)
 
 
@@ -60,7 +60,7 @@ def flash_decode(
     softcap: float | None = None,
 ) -> Tensor:
     """The operator behind `nki_lib.flash_decode`, where the arguments are explained."""
-    check_decode(q, k_cache, v_cache, seq_lens, block_table, window, sinks, softcap)
+    check_decode(q, k_cache, v_cache, seq_lens, block_table, window, sinks, scale, softcap)
     lengths = DECODE.lengths(k_cache, seq_lens, block_table)
     out = q.new_zeros(q.shape)
     keys = bucket(max(lengths, default=0))
@@ -144,6 +144,7 @@ def check_decode(
     block_table: Tensor | None,
     window: int | None,
     sinks: Tensor | None,
+    scale: float | None,
     softcap: float | None,
 ) -> None:
     """Raise for what cannot be computed, naming the argument."""
@@ -153,15 +154,32 @@ def check_decode(
     if heads != key_heads and (key_heads == 0 or heads % key_heads != 0):
         allowed = f"a number of heads that divides the {heads} of q"
         raise DECODE.error(errors.ShapeError, "k_cache", k_cache, allowed)
-    if window is not None and window < 1:
-        raise DECODE.error(errors.ArgumentError, "window", window, "1 or more", "pass None for all keys")
-    if softcap is not None and not softcap > 0:
-        raise DECODE.error(
-            errors.ArgumentError, "softcap", softcap, "a positive number", "pass None for none"
-        )
+    DECODE.numbers(scale, window, softcap)
     if sinks is not None:
         DECODE.tensor("sinks", sinks, "heads")
         DECODE.shape("sinks", sinks, (heads,), "one for each head of q")
+
+
+def check_new(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, k_new: Tensor | None, v_new: Tensor | None
+) -> None:
+    """Raise for new keys and values that do not belong to the queries, or that a gradient should flow through."""
+    for name, new in (("k_new", k_new), ("v_new", v_new)):
+        if new is None:
+            allowed = "both k_new and v_new, or neither"
+            remedy = f"pass {name}, or write both into the caches yourself"
+            raise DECODE.error(errors.ArgumentError, name, None, allowed, remedy)
+        if new.dim() == 4 and (new.shape[0], new.shape[2], new.shape[3]) != (q.shape[0], *q.shape[2:]):
+            allowed = f"batch {q.shape[0]}, {q.shape[2]} tokens and head dimension {q.shape[3]}, as q"
+            raise DECODE.error(errors.ShapeError, name, new, allowed)
+    named = {"k_cache": k_cache, "v_cache": v_cache, "k_new": k_new, "v_new": v_new}
+    for name, tensor in named.items():
+        if torch.is_grad_enabled() and tensor is not None and tensor.requires_grad:
+            allowed = "tensors that need no gradient: the caches are written in place"
+            remedy = f"call it under torch.no_grad(), or pass {name}.detach(); flash_attention has gradients"
+            raise DECODE.error(
+                errors.NoBackwardError, name, "a tensor that requires a gradient", allowed, remedy
+            )
 
 
 def _update_fake(

@@ -14,6 +14,7 @@ _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
     from nki_lib.attention.output_projection.op import CHECKS, OPERATOR
+    from nki_lib.common.arguments import autocast
 
 
 def output_projection(
@@ -28,6 +29,7 @@ def output_projection(
     Returns [B, S, H], contiguous, summed in float32 and rounded once, after bias and residual.
     Works in eager mode, under `torch.compile(fullgraph=True)` and with autograd; the gradients of attn and weight are
     products of the same tiled kernel.
+    Under `torch.autocast` all are cast.
     Raises ShapeError, DtypeError or ArgumentError naming the argument; MissingExtraError without PyTorch.
 
     Example: nki_lib.output_projection(torch.randn(1, 8, 77, 64), linear.weight, residual=x)  # x [1, 77, H]
@@ -39,4 +41,5 @@ def output_projection(
             "nki_lib.attention.output_projection.kernel",
         )
     CHECKS.places(attn=attn, weight=weight, bias=bias, residual=residual)
+    attn, weight, bias, residual = autocast(attn, weight, bias, residual)
     return OPERATOR(attn, weight, bias, residual)

@@ -15,6 +15,7 @@ _HAS_TORCH = find_spec("torch") is not None
 if _HAS_TORCH:
     from nki_lib.attention.qkv_projection.checks import CHECKS
     from nki_lib.attention.qkv_projection.op import OPERATOR
+    from nki_lib.common.arguments import autocast
 
 
 def qkv_projection(
@@ -44,6 +45,7 @@ def qkv_projection(
     dtype once; sums, bias and rotation are float32, and the results are rounded once.
     Works in eager mode, under `torch.compile(fullgraph=True)` and with autograd, for x, weight, bias and norm_weight;
     cos and sin have no gradient here (NoBackwardError).
+    Under `torch.autocast` x, weight and bias are cast.
     Raises ShapeError, DtypeError or ArgumentError naming the argument; MissingExtraError without PyTorch.
 
     Example: q, k, v = nki_lib.qkv_projection(x, linear.weight, num_heads=8, num_kv_heads=2, cos=cos, sin=sin)
@@ -55,5 +57,6 @@ def qkv_projection(
             "nki_lib.attention.qkv_projection.kernel",
         )
     CHECKS.places(x=x, weight=weight, bias=bias, norm_weight=norm_weight, cos=cos, sin=sin)
+    x, weight, bias = autocast(x, weight, bias)
     options = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "eps": eps, "interleaved": interleaved}
     return OPERATOR(x, weight, bias, norm_weight, cos, sin, **options)

@@ -6,9 +6,9 @@ from torch import Tensor
 
 import nki.language as nl
 from nki import errors
-from nki_lib.common.arguments import Checks
+from nki_lib.attention.checks import AttentionChecks
 
-CHECKS = Checks("qkv_projection")
+CHECKS = AttentionChecks("qkv_projection")
 
 
 def check_arguments(
@@ -20,6 +20,7 @@ def check_arguments(
     sin: Tensor | None,
     num_heads: int,
     num_kv_heads: int,
+    eps: float,
 ) -> int:
     """Raise for what cannot be computed; return the head dimension."""
     CHECKS.tensor("x", x, "batch, length, width")
@@ -37,6 +38,9 @@ def check_arguments(
     if norm_weight is not None:
         CHECKS.tensor("norm_weight", norm_weight, "width")
         CHECKS.shape("norm_weight", norm_weight, (width,), "one for each column of x")
+    CHECKS.number("eps", eps, optional=False)
+    if eps < 0:
+        raise CHECKS.error(errors.ArgumentError, "eps", eps, "0 or more")
     check_rotation(x, cos, sin, depth)
     return depth
 

@@ -36,7 +36,7 @@ def _fake(
     eps: float = 1e-6,
     interleaved: bool = False,
 ) -> Heads:
-    depth = check_arguments(x, weight, bias, norm_weight, cos, sin, num_heads, num_kv_heads)
+    depth = check_arguments(x, weight, bias, norm_weight, cos, sin, num_heads, num_kv_heads, eps)
     batch, length, _ = x.shape
     q, k, v = (x.new_empty(batch, h, length, depth) for h in (num_heads, num_kv_heads, num_kv_heads))
     return q, k, v
@@ -57,7 +57,7 @@ def qkv_projection(
     interleaved: bool = False,
 ) -> Heads:
     """The operator behind `nki_lib.qkv_projection`, where the arguments are explained."""
-    depth = check_arguments(x, weight, bias, norm_weight, cos, sin, num_heads, num_kv_heads)
+    depth = check_arguments(x, weight, bias, norm_weight, cos, sin, num_heads, num_kv_heads, eps)
     if x.numel() == 0 or weight.numel() == 0:
         options = {"norm_weight": norm_weight, "eps": eps, "cos": cos, "sin": sin, "interleaved": interleaved}
         parts = reference(x, weight, bias, num_heads=num_heads, num_kv_heads=num_kv_heads, **options)

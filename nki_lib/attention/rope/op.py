@@ -12,13 +12,13 @@ from torch import Tensor
 
 from nki import errors
 from nki.torch import nki_op
+from nki_lib.attention.checks import AttentionChecks
 from nki_lib.attention.rope.kernel import TILE_WIDTH
 from nki_lib.attention.rope.kernel import rope as kernel
 from nki_lib.attention.rope.reference import turned
-from nki_lib.common.arguments import Checks
 from nki_lib.common.rows import run_on_rows
 
-CHECKS = Checks("rope")
+CHECKS = AttentionChecks("rope")
 
 
 def _fake(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False) -> Tensor:
