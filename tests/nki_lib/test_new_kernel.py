@@ -64,7 +64,9 @@ def test_what_is_made_obeys_the_rules_of_the_project(family: str, library: Path)
     assert main(["new-kernel", "row_scale", "--family", family]) == 0
     folders = (f"nki_lib/{family}/row_scale", "tests/nki_lib/test_row_scale.py")
     shutil.copy(ROOT / "pyproject.toml", library)
-    (library / "nki").symlink_to(ROOT / "nki")  # which imports are the project's own is decided by its folders
+    (library / "nki").symlink_to(
+        ROOT / "nki"
+    )  # which imports are the project's own is decided by its folders
     for command in (("check",), ("format", "--check")):
         found = run(library, "-m", "ruff", *command, *folders)
         assert found.returncode == 0, found.stdout
