@@ -128,6 +128,6 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.dev: $(VENV)/.run
 	@echo 'Installing what the tests and the linters need'
-	@$(INSTALL) --editable '.[hf,dev]'
+	@$(INSTALL) --editable '.[hf,torchao,dev]'
 	@$(COMPILE)
 	@touch $@

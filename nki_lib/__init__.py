@@ -13,13 +13,21 @@ from nki_lib.attention.flex_attention.api import flex_attention
 from nki_lib.attention.output_projection.api import output_projection
 from nki_lib.attention.qkv_projection.api import qkv_projection
 from nki_lib.attention.rope.api import rope
+from nki_lib.linear.matmul.api import matmul
+from nki_lib.linear.matmul_mx.api import matmul_mx
+from nki_lib.quantization.dequantize.api import dequantize
+from nki_lib.quantization.quantize.api import quantize
 
 __all__ = [
+    "dequantize",
     "flash_attention",
     "flash_decode",
     "flex_attention",
     "hf",
+    "matmul",
+    "matmul_mx",
     "output_projection",
     "qkv_projection",
+    "quantize",
     "rope",
 ]

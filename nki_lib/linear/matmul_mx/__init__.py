@@ -1,0 +1,1 @@
+"""Products with microscaled weights. `kernel.py` needs no PyTorch; `op.py` does; `api.py` is the front door."""
