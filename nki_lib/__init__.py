@@ -15,6 +15,9 @@ from nki_lib.attention.qkv_projection.api import qkv_projection
 from nki_lib.attention.rope.api import rope
 from nki_lib.linear.matmul.api import matmul
 from nki_lib.linear.matmul_mx.api import matmul_mx
+from nki_lib.linear.mlp.api import mlp
+from nki_lib.norm.layer_norm.api import layer_norm
+from nki_lib.norm.rms_norm.api import rms_norm
 from nki_lib.quantization.dequantize.api import dequantize
 from nki_lib.quantization.quantize.api import quantize
 
@@ -24,10 +27,13 @@ __all__ = [
     "flash_decode",
     "flex_attention",
     "hf",
+    "layer_norm",
     "matmul",
     "matmul_mx",
+    "mlp",
     "output_projection",
     "qkv_projection",
     "quantize",
+    "rms_norm",
     "rope",
 ]

@@ -1,0 +1,1 @@
+"""Root mean square normalisation. `kernel.py` needs no PyTorch; `op.py` does; `api.py` is the front door."""
