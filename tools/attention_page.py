@@ -13,10 +13,10 @@ import numpy as np
 
 import nki
 from interpreter.profile import Profile
-from nki.target import get_target
 from nki_lib.attention.flash_attention.backward import flash_attention_backward
 from nki_lib.attention.flash_attention.kernel import flash_attention
 from nki_lib.attention.flash_decode.kernel import flash_decode
+from tools.library_pages import busiest, transfer
 from tools.pages import ROOT, environment
 from tools.readme import table
 
@@ -44,11 +44,6 @@ class Measured(NamedTuple):
         return f"{latency:,.0f}", *used, f"{self.bound:,.0f}", f"{latency / self.bound:.2f}x"
 
 
-def busiest(profile: Profile) -> float:
-    """The work of the busiest engine."""
-    return max(engine.busy_us for engine in profile.engines.values())
-
-
 def forward(target: str, length: int, depth: int) -> Measured:
     """One head, causal."""
     x = np.zeros((length, depth), ml_dtypes.bfloat16)
@@ -71,9 +66,7 @@ def decode(target: str, depth: int) -> Measured:
     q = np.zeros((KEY_HEADS, ROWS, depth), ml_dtypes.bfloat16)
     length = np.full((1, 1), DECODE_KEYS, np.int32)
     found = nki.profile(flash_decode, target=target)(q, cache, cache, length, DECODE_KEYS, 1, depth**-0.5)
-    machine = get_target(target)
-    rate = machine.dma_engines * machine.dma_engine_bytes_per_us
-    return Measured(found, 2 * cache.nbytes / rate)
+    return Measured(found, transfer(2 * cache.nbytes, target))
 
 
 def training_rows() -> Iterator[tuple[Any, ...]]:
