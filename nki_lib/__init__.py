@@ -16,18 +16,27 @@ from nki_lib.attention.rope.api import rope
 from nki_lib.linear.matmul.api import matmul
 from nki_lib.linear.matmul_mx.api import matmul_mx
 from nki_lib.linear.mlp.api import mlp
+from nki_lib.lookup.embedding.api import embedding
+from nki_lib.loss.cross_entropy.api import cross_entropy
+from nki_lib.loss.linear_cross_entropy.api import linear_cross_entropy
 from nki_lib.norm.layer_norm.api import layer_norm
 from nki_lib.norm.rms_norm.api import rms_norm
+from nki_lib.optimizer.adamw.api import AdamW, adamw
 from nki_lib.quantization.dequantize.api import dequantize
 from nki_lib.quantization.quantize.api import quantize
 
 __all__ = [
+    "AdamW",
+    "adamw",
+    "cross_entropy",
     "dequantize",
+    "embedding",
     "flash_attention",
     "flash_decode",
     "flex_attention",
     "hf",
     "layer_norm",
+    "linear_cross_entropy",
     "matmul",
     "matmul_mx",
     "mlp",

@@ -1,0 +1,1 @@
+"""Operators that read tables at places which are data."""

@@ -1,0 +1,1 @@
+"""Cross entropy with its projection. `kernel.py` needs no PyTorch; `api.py` is the front door."""

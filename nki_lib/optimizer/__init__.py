@@ -1,0 +1,1 @@
+"""Optimisers: updates of parameters in place."""
