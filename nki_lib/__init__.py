@@ -19,16 +19,21 @@ from nki_lib.linear.mlp.api import mlp
 from nki_lib.lookup.embedding.api import embedding
 from nki_lib.loss.cross_entropy.api import cross_entropy
 from nki_lib.loss.linear_cross_entropy.api import linear_cross_entropy
+from nki_lib.moe.router_topk.api import router_topk
 from nki_lib.norm.layer_norm.api import layer_norm
 from nki_lib.norm.rms_norm.api import rms_norm
 from nki_lib.optimizer.adamw.api import AdamW, adamw
 from nki_lib.quantization.dequantize.api import dequantize
 from nki_lib.quantization.quantize.api import quantize
+from nki_lib.reduction.cumsum.api import cumsum
+from nki_lib.reduction.softmax.api import softmax
+from nki_lib.reduction.topk.api import topk
 
 __all__ = [
     "AdamW",
     "adamw",
     "cross_entropy",
+    "cumsum",
     "dequantize",
     "embedding",
     "flash_attention",
@@ -45,4 +50,7 @@ __all__ = [
     "quantize",
     "rms_norm",
     "rope",
+    "router_topk",
+    "softmax",
+    "topk",
 ]

@@ -1,0 +1,1 @@
+"""What is computed along one dimension of a tensor: softmax, running sums, the largest elements."""

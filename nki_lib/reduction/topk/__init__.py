@@ -1,0 +1,1 @@
+"""The largest or smallest elements along a dimension. `kernel.py` needs no PyTorch; `api.py` is the front door."""
