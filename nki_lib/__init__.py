@@ -19,6 +19,8 @@ from nki_lib.linear.mlp.api import mlp
 from nki_lib.lookup.embedding.api import embedding
 from nki_lib.loss.cross_entropy.api import cross_entropy
 from nki_lib.loss.linear_cross_entropy.api import linear_cross_entropy
+from nki_lib.moe.moe_decode.api import moe_decode
+from nki_lib.moe.moe_prefill.api import moe_prefill
 from nki_lib.moe.router_topk.api import router_topk
 from nki_lib.norm.layer_norm.api import layer_norm
 from nki_lib.norm.rms_norm.api import rms_norm
@@ -45,6 +47,8 @@ __all__ = [
     "matmul",
     "matmul_mx",
     "mlp",
+    "moe_decode",
+    "moe_prefill",
     "output_projection",
     "qkv_projection",
     "quantize",

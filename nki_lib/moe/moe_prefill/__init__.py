@@ -1,0 +1,1 @@
+"""Experts for many tokens: dropless, sorted by expert on the device."""
