@@ -15,6 +15,7 @@ import numpy as np
 from interpreter.arrange import Arrangement, Shown, arrangement
 from interpreter.memory import Storage, byte_layout
 from interpreter.moving import bind_moving, marks, store_calls
+from interpreter.straight import straightened
 from interpreter.workspace import Operands, Registers, Scratch
 from nki.dtypes import caster, round_tf32
 from nki.ir.control import Register
@@ -99,7 +100,8 @@ class Binder:
             seen[operand.name] = value
         calls = [*instruction.semantics(operands)]
         if self.before or self.after:
-            return self.before + calls + self.after
+            fixed = {id(window) for window, *_ in self.external}
+            return straightened(self.before, calls, self.after, fixed)
         return calls
 
     def _array(self, operand: Operand, access: Access, arranged: Arrangement, buffered: bool) -> np.ndarray:

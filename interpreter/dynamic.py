@@ -130,10 +130,12 @@ def read_vector(
     rows, legal = _rows(index, len(out), place)
     if fetched is not None:
         fetched.reshape(len(out), -1)[...] = legal[:, None]
-    if legal.all():
-        out[...] = places[rows]
-    else:
+    if not legal.all():
         out[legal] = places[rows[legal]]
+    elif places.flags.c_contiguous and out.flags.c_contiguous:
+        np.take(places, rows, 0, out, "clip")  # all are inside; another mode would go through a copy
+    else:
+        out[...] = places[rows]
 
 
 def write_vector(
@@ -149,7 +151,7 @@ def write_vector(
         row = int(distinct[np.argmax(counts)])
         raise place.twice(row, [int(p) % index.shape[0] for p in order[chosen == row]])
     if where is None and place.apart and not repeated:
-        places[chosen] = values[order]
+        places[chosen] = values if len(order) == len(values) else values[order]
         return
     for p, row in zip(order.tolist(), chosen.tolist()):
         kept: Any = True if where is None else where[p : p + 1]

@@ -54,9 +54,8 @@ def bind_moving(
     dynamic = access.dynamic
     assert dynamic is not None
     stored = binder.scratch.array(access.shape, access.dtype.numpy)
-    array = stored
-    if shown.compute != stored.dtype or shown.shape != access.shape:
-        array = binder.scratch.array(shown.shape, shown.compute)
+    converted = shown.compute != stored.dtype
+    array = binder.scratch.array(shown.shape, shown.compute) if converted else stored.reshape(shown.shape)
     seen = array.reshape(access.shape)
     place = _place(instruction, operand, access)
     window = (places(binder, access, place.legal), bits_of(stored))
@@ -69,10 +68,10 @@ def bind_moving(
     if operand.direction != "out":
         fetch = (READERS[dynamic.kind], (window[1], window[0], index, place, mark))
         binder.before.append(fetch)
-        if array is not stored:
+        if converted:
             binder.before += _copy(seen, stored)
     if operand.is_output:
-        if array is not stored:
+        if converted:
             binder.after += _copy(stored, seen)
         if access.dtype is dtypes.tfloat32 and instruction.compute_of(operand) != "raw":
             binder.after.append((round_tf32, (stored, stored)))

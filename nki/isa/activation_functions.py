@@ -108,8 +108,15 @@ def _logistic(x: Wide) -> Wide:
 
 
 def _swish(slope: float) -> Function:
-    """`x * sigmoid(slope * x)`."""
-    return _in_float64(lambda x: x * _logistic(slope * x))
+    """`x * sigmoid(slope * x)`, as `x / (1 + exp(-slope * x))`."""
+
+    def formula(x: Wide) -> Wide:
+        power: Wide = np.multiply(x, -slope)
+        np.exp(power, power)
+        np.add(power, 1.0, power)
+        return np.divide(x, power, x)
+
+    return _in_float64(formula)
 
 
 def _swish_dx(slope: float) -> Function:
