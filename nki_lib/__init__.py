@@ -30,12 +30,15 @@ from nki_lib.quantization.quantize.api import quantize
 from nki_lib.reduction.cumsum.api import cumsum
 from nki_lib.reduction.softmax.api import softmax
 from nki_lib.reduction.topk.api import topk
+from nki_lib.sequence.depthwise_conv1d.api import depthwise_conv1d
+from nki_lib.sequence.selective_scan.api import selective_scan
 
 __all__ = [
     "AdamW",
     "adamw",
     "cross_entropy",
     "cumsum",
+    "depthwise_conv1d",
     "dequantize",
     "embedding",
     "flash_attention",
@@ -55,6 +58,7 @@ __all__ = [
     "rms_norm",
     "rope",
     "router_topk",
+    "selective_scan",
     "softmax",
     "topk",
 ]

@@ -1,0 +1,1 @@
+"""Operators along a sequence, of state space models: the convolution before the scan, and the scan."""
