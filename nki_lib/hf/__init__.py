@@ -1,20 +1,30 @@
-"""`attn_implementation="nki"` for Hugging Face Transformers 5: `import nki_lib.hf; nki_lib.hf.register()`.
+"""Models of Hugging Face Transformers 5 on the kernels of nki_lib: their attention, or all that is heavy in them.
 
-`masks.py` decides what a model's mask becomes, `pattern.py` is how it says so, `attention.py` computes. This file
-can be imported without PyTorch and without Transformers; `register` needs both.
+`register` makes `attn_implementation="nki"` known, `use_kernels` swaps the modules of a model. This file can be
+imported without PyTorch and without Transformers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from nki import errors
 
-__all__ = ["NAME", "register", "unregister"]
+if TYPE_CHECKING:
+    from torch import nn
+
+    from nki_lib.hf.swap import Report
+
+__all__ = ["KINDS", "NAME", "register", "unregister", "use_kernels"]
 
 NAME = "nki"
 """What to pass as `attn_implementation`."""
+
+KINDS = ("attention", "moe", "router", "mamba", "mlp", "norm", "linear", "embedding", "loss")
+"""What `use_kernels` can swap."""
 
 _OLDEST = 5
 _REMEDY = "pip install 'open-nki[hf]', which brings PyTorch and Transformers 5"
@@ -35,6 +45,27 @@ def register() -> None:
     modeling, masking = _transformers("modeling_utils"), _transformers("masking_utils")
     modeling.AttentionInterface.register(NAME, import_module("nki_lib.hf.attention").nki_attention)
     masking.AttentionMaskInterface.register(NAME, import_module("nki_lib.hf.masks").nki_mask)
+
+
+def use_kernels(model: nn.Module, kinds: Iterable[str] = KINDS) -> Report:
+    """Let the modules of a model run our kernels, in place. The report says what was swapped, what was not, and why.
+
+    model: of Transformers 5, or any module made of such parts. kinds: what to swap, all that is known by default.
+    Every kind of module is tried on a few rows first, and left as it is unless ours computes the same. Classes, names
+    and parameters stay, so checkpoints and optimizers see no change; `report.undo()` makes the model as it was.
+    While nothing needs a gradient, the matrices of experts are kept a second time, in the layout of the kernels.
+    Errors: ArgumentError naming the argument; MissingExtraError without PyTorch or Transformers >= 5.
+
+    Example:
+        report = nki_lib.hf.use_kernels(model)
+        print(report)
+        model.generate(ids)
+        report.undo()
+    """
+    _transformers("modeling_utils")
+    swap: ModuleType = import_module("nki_lib.hf.swap")
+    report: Report = swap.swap(model, kinds)
+    return report
 
 
 def unregister() -> None:
