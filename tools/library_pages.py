@@ -10,6 +10,7 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tools.pages import ROOT
 from tools.readme import table
 
 ENGINES = {"Tensor": "tensor", "Vector": "vector", "Scalar": "scalar", "GpSimd": "gpsimd", "DMA": "dma"}
+SHOWN = "trn2"
 MARKS = "<!-- predicted -->", "<!-- /predicted -->"
 
 
@@ -40,8 +42,30 @@ def bytes_of(values: Any) -> int:
     return sum(value.nbytes for value in values if hasattr(value, "nbytes"))
 
 
-def row(case: Case, target: str) -> tuple[str, ...]:
-    """One line of the table."""
+@dataclass(frozen=True)
+class Measured:
+    """A case on a generation, and its bound in microseconds."""
+
+    case: Case
+    target: str
+    profile: Profile
+    bound: float
+
+    @property
+    def distance(self) -> float:
+        """How many times the bound it takes."""
+        return self.profile.latency_us / self.bound
+
+    def cells(self) -> tuple[str, ...]:
+        """One line of an operator's table."""
+        engines = self.profile.engines
+        used = (f"{engines[name].utilisation:.0%}" if name in engines else "-" for name in ENGINES.values())
+        time, bound = f"{self.profile.latency_us:,.1f}", f"{self.bound:,.1f}"
+        return self.case.label, self.target, time, *used, self.case.bound, bound, f"{self.distance:.2f}x"
+
+
+def measure(case: Case, target: str) -> Measured:
+    """Profile one call."""
     arguments = case.arguments()
     profile = nki.profile(case.kernel, target=target)(*arguments, **case.kwargs)
     bound = busiest(profile)
@@ -52,16 +76,7 @@ def row(case: Case, target: str) -> tuple[str, ...]:
             results = results if isinstance(results, tuple) else (results,)
             moved = bytes_of((*arguments, *case.kwargs.values(), *results))
         bound = transfer(moved, target)
-    engines = profile.engines
-    used = (f"{engines[name].utilisation:.0%}" if name in engines else "-" for name in ENGINES.values())
-    time = f"{profile.latency_us:,.1f}"
-    return case.label, target, time, *used, case.bound, f"{bound:,.1f}", f"{profile.latency_us / bound:.2f}x"
-
-
-def predicted(cases: tuple[Case, ...]) -> str:
-    """The table of these cases."""
-    head = ("", "on", "us", *ENGINES, "bound by", "bound, us", "distance")
-    return table(head, (row(case, target) for case in cases for target in case.targets))
+    return Measured(case, target, profile, bound)
 
 
 def folders() -> Iterator[Path]:
@@ -70,11 +85,8 @@ def folders() -> Iterator[Path]:
         yield path.parent
 
 
-def write(folder: Path) -> None:
-    """Put the table of an operator into its README, between the marks."""
-    name = ".".join(folder.resolve().relative_to(ROOT).parts)
-    text = predicted(importlib.import_module(f"{name}.cases").CASES)
-    page = folder / "README.md"
+def put(page: Path, text: str) -> None:
+    """Write the text into the page, between the marks."""
     before = page.read_text(encoding="utf-8")
     pattern = re.compile(f"{MARKS[0]}.*?{MARKS[1]}", re.DOTALL)
     if not pattern.search(before):
@@ -82,10 +94,38 @@ def write(folder: Path) -> None:
     page.write_text(pattern.sub(lambda _: f"{MARKS[0]}\n\n{text}\n\n{MARKS[1]}", before), encoding="utf-8")
 
 
+def write(folder: Path) -> list[Measured]:
+    """Measure the cases of an operator and put their table into its README."""
+    name = ".".join(folder.resolve().relative_to(ROOT).parts)
+    cases = importlib.import_module(f"{name}.cases").CASES
+    found = [measure(case, target) for case in cases for target in case.targets]
+    head = ("", "on", "us", *ENGINES, "bound by", "bound, us", "distance")
+    put(folder / "README.md", table(head, (each.cells() for each in found)))
+    return found
+
+
+def overview(found: dict[Path, list[Measured]]) -> str:
+    """All operators on one generation, and the profile of the case that is farthest from its bound."""
+    rows = []
+    for folder, measured in found.items():
+        link = f"[`{folder.name}`]({folder.relative_to(ROOT / 'nki_lib')}/README.md)"
+        for each in measured:
+            if each.target == SHOWN:
+                label, _, time, *_, kind, bound, distance = each.cells()
+                rows.append((link, label, time, kind, bound, distance))
+                link = ""
+    last = max((m for each in found.values() for m in each if m.target == SHOWN), key=lambda m: m.distance)
+    text = table(("", f"on {SHOWN}", "us", "bound by", "bound, us", "distance"), rows)
+    farthest = f"The farthest from its bound, {last.case.label} ({last.profile.kernel}):"
+    return f"{text}\n\n{farthest}\n\n```\n{str(last.profile).rstrip()}\n```"
+
+
 def main() -> None:
-    """Write the tables of the folders that are named, or of all."""
-    for folder in [Path(name) for name in sys.argv[1:]] or list(folders()):
-        write(folder)
+    """Write the tables of the folders that are named, or of all and the overview."""
+    named = [Path(name).resolve() for name in sys.argv[1:]]
+    found = {folder: write(folder) for folder in named or folders()}
+    if not named:
+        put(ROOT / "nki_lib" / "README.md", overview(found))
 
 
 if __name__ == "__main__":
