@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,11 @@ def autocast(*tensors: Tensor | None) -> tuple[Any, ...]:
         return tensors
     dtype = torch.get_autocast_dtype("cpu")
     return tuple(t.to(dtype) if isinstance(t, Tensor) and t.dtype in DTYPES else t for t in tensors)
+
+
+def same_shape(found: Sequence[Any], expected: Sequence[Any]) -> bool:
+    """Whether two shapes are equal: axis by axis, as traced sizes do not compare as tuples."""
+    return len(found) == len(expected) and all(mine == theirs for mine, theirs in zip(found, expected))
 
 
 class Checks:
@@ -66,17 +72,59 @@ class Checks:
                 remedy = f"move it: {name}.to({str(first[1].device)!r})"
                 raise self.error(errors.ArgumentError, name, tensor, allowed, remedy)
 
-    def number(self, name: str, value: object, *, positive: bool = False, optional: bool = True) -> None:
-        """A number that float32 holds; None too, if it is optional."""
+    def required(self, **tensors: Tensor | None) -> None:
+        """That none of them is left out; `places` takes None for a tensor that may be."""
+        for name, tensor in tensors.items():
+            if tensor is None:
+                raise self.error(errors.ArgumentError, name, None, "a torch.Tensor", f"pass `{name}`")
+
+    def number(
+        self,
+        name: str,
+        value: object,
+        *,
+        positive: bool = False,
+        least: float | None = None,
+        optional: bool = True,
+    ) -> None:
+        """A number that float32 holds, above 0 or not below `least` if so asked; None too, if it is optional."""
         if value is None and optional:
             return
+        if isinstance(value, (int, float, torch.SymFloat, torch.SymInt)) and not isinstance(value, bool):
+            too_small = (positive and not value > 0) or (least is not None and not value >= least)
+            if not too_small and abs(value) <= LARGEST:
+                return
+            found, remedy = str(value), "pass None for none" if optional else None
+        else:
+            found, remedy = f"{type(value).__name__} {value!r}", None
         allowed = "a positive number" if positive else "a number"
-        allowed += f" up to {LARGEST:.2g} in magnitude"
-        if not isinstance(value, (int, float, torch.SymFloat, torch.SymInt)) or isinstance(value, bool):
-            raise self.error(errors.ArgumentError, name, f"{type(value).__name__} {value!r}", allowed)
-        if not abs(value) <= LARGEST or (positive and not value > 0):
-            remedy = "pass None for none" if optional else None
-            raise self.error(errors.ArgumentError, name, value, allowed, remedy)
+        allowed += "" if least is None else f", {least} or more,"
+        allowed += f" up to {LARGEST:.2g} in magnitude"  # not before: a number may be traced
+        raise self.error(errors.ArgumentError, name, found, allowed, remedy)
+
+    def choice(
+        self,
+        name: str,
+        value: object,
+        allowed: Iterable[str],
+        *,
+        optional: bool = False,
+        remedy: str | None = None,
+    ) -> None:
+        """One of the names; None too, if it is optional."""
+        names = tuple(allowed)
+        if (value is None and optional) or (isinstance(value, str) and value in names):
+            return
+        listed = f"{'None or ' if optional else ''}one of {', '.join(names)}"
+        raise self.error(errors.ArgumentError, name, repr(value), listed, remedy)
+
+    def dtype(self, name: str, value: object, *, optional: bool = True, remedy: str | None = None) -> None:
+        """A type that results may have; None too, if it is optional."""
+        if (value is None and optional) or (isinstance(value, torch.dtype) and value in DTYPES):
+            return
+        allowed = "torch.float32, torch.bfloat16 or torch.float16"
+        found = value if isinstance(value, torch.dtype) else repr(value)
+        raise self.error(errors.DtypeError, name, found, allowed, remedy)
 
     def tensor(self, name: str, tensor: Tensor, axes: str, like: Tensor | None = None) -> None:
         """Its number of dimensions (those that `axes` names), its dtype and device, those of `like` if given."""
@@ -97,5 +145,5 @@ class Checks:
         self, name: str, tensor: Tensor, expected: tuple[int, ...], why: str, remedy: str | None = None
     ) -> None:
         """Its exact shape."""
-        if tuple(tensor.shape) != expected:
+        if not same_shape(tensor.shape, expected):
             raise self.error(errors.ShapeError, name, tensor, f"shape {list(expected)}, {why}", remedy)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import nki.language as nl
@@ -31,12 +30,19 @@ def bucket(count: int) -> int:
     return -(-tiles // step) * step * side
 
 
+def as_rows(tensor: Tensor) -> Tensor:
+    """[..., n] as [R, n], of empty tensors too, whose R a -1 would not tell; a copy only where strides ask for it."""
+    return tensor.unsqueeze(0).flatten(0, -2)
+
+
 def padded(rows: Tensor, size: int) -> Tensor:
     """`rows` with zero rows after them, `size` in all; the same tensor if it has as many."""
     missing = size - rows.shape[0]
     if missing == 0:
         return rows
-    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
+    filled = rows.new_zeros(size, *rows.shape[1:])
+    filled[: rows.shape[0]].copy_(rows)  # torch.cat would refuse types under torch.autocast
+    return filled
 
 
 def run_on_rows(out: Tensor, kernel: Any, tensors: Sequence[Tensor | None], *rest: Any) -> None:

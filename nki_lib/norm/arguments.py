@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from nki import errors
 from nki_lib.common.arguments import DTYPES, Checks
+from nki_lib.common.rows import as_rows as flat_rows
 from nki_lib.norm.blocks import ROW_BYTES
 from nki_lib.norm.quantizing import FORMATS, MX_BLOCK
 
@@ -22,9 +21,11 @@ def check(
     residual: Tensor | None,
     eps: float,
     quantize: str | None,
+    offset: float = 0.0,
     **vectors: Tensor | None,
 ) -> None:
     """Raise for what cannot be computed, naming the argument; `vectors` have one number for each column."""
+    check_options(checks, eps, quantize, offset)
     if x.dtype not in DTYPES:
         raise checks.error(errors.DtypeError, "x", x, "float32, bfloat16 or float16", "cast it first")
     if x.dim() == 0 or x.shape[-1] == 0:
@@ -41,18 +42,20 @@ def check(
         checks.tensor("residual", residual, ",".join("?" * x.dim()), like=x)
         remedy = "expand it first: it is added to x as it is"
         checks.shape("residual", residual, tuple(x.shape), "that of x", remedy)
-    if not (math.isfinite(eps) and eps >= 0):
-        raise checks.error(errors.ArgumentError, "eps", eps, "a finite number, at least 0")
     check_format(checks, x, quantize)
 
 
+def check_options(checks: Checks, eps: object, quantize: object, offset: object = 0.0) -> None:
+    """Names and numbers."""
+    checks.number("eps", eps, least=0, optional=False)
+    checks.number("offset", offset, optional=False)
+    checks.choice("quantize", quantize, FORMATS, optional=True)
+
+
 def check_format(checks: Checks, x: Tensor, quantize: str | None) -> None:
-    """Raise for a format that does not exist or that rows of x cannot have."""
+    """Raise for a format that rows of x cannot have."""
     if quantize is None:
         return
-    if quantize not in FORMATS:
-        allowed = f"None or one of {', '.join(FORMATS)}"
-        raise checks.error(errors.ArgumentError, "quantize", repr(quantize), allowed)
     width = x.shape[-1]
     if FORMATS[quantize].blocked and width % MX_BLOCK:
         allowed = f"x with a multiple of {MX_BLOCK} columns for {quantize}, the elements that share a scale"
@@ -80,7 +83,7 @@ def as_rows(tensor: Tensor | None) -> Tensor | None:
     """[..., n] as [R, n], contiguous; scales of MX as bytes, which is what kernels write."""
     if tensor is None:
         return None
-    rows = tensor.reshape(-1, tensor.shape[-1]).contiguous()
+    rows = flat_rows(tensor).contiguous()
     return rows.view(torch.uint8) if rows.dtype == torch.float8_e8m0fnu else rows
 
 

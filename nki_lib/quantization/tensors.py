@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nki import errors
 from nki_lib.common.arguments import Checks
+from nki_lib.common.kinds import check_whole
 from nki_lib.quantization.formats import BLOCK, FORMATS, Format
 
 NIBBLES = getattr(torch, "float4_e2m1fn_x2", torch.uint8)
@@ -25,11 +26,10 @@ def scale_type(made: Format) -> torch.dtype:
     return torch.float8_e8m0fnu if made.blocks else torch.float32
 
 
-def format_called(checks: Checks, name: str) -> Format:
-    """The format of this name."""
-    if name in FORMATS:
-        return FORMATS[name]
-    raise checks.error(errors.ArgumentError, "format", repr(name), ", ".join(FORMATS))
+def check_options(checks: Checks, format: object, dim: object, *, optional: bool = False) -> None:
+    """The name of a format, which may be left out if it is optional, and the number of an axis."""
+    checks.choice("format", format, FORMATS, optional=optional)
+    check_whole(checks, "dim", dim)
 
 
 def checked_axis(checks: Checks, tensor: Tensor, name: str, dim: int) -> int:

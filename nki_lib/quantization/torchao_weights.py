@@ -18,9 +18,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from nki import errors
-from nki_lib.common.arguments import Checks
+from nki_lib.common.arguments import DTYPES, Checks, autocast
+from nki_lib.common.rows import as_rows
 from nki_lib.linear.matmul.api import matmul
 from nki_lib.linear.matmul_mx.api import matmul_mx
 from nki_lib.quantization.dequantize.api import dequantize
@@ -53,6 +55,11 @@ class Weight:
         """Whether the format is MX."""
         return self.scale.dtype == torch.float8_e8m0fnu
 
+    @property
+    def depth(self) -> int:
+        """K."""
+        return self.scale.shape[1] * BLOCK if self.blocks else self.data.shape[1]
+
 
 def read(weight: Tensor) -> Weight | None:
     """The parts of a torchao weight; None if it is none, or one that our kernels do not take."""
@@ -77,7 +84,7 @@ def _read_blocks(weight: Any) -> Weight | None:
 
 def _read_float8(weight: Any) -> Weight | None:
     data, scale, asked = weight.qdata, weight.scale, weight.act_quant_kwargs
-    if data.dtype not in FLOAT8 or scale.numel() not in (1, data.shape[0]):
+    if data.dtype not in FLOAT8 or not (scale.numel() == 1 or scale.shape == (data.shape[0], 1)):
         return None
     column = scale.float().reshape(-1, 1).expand(data.shape[0], 1)
     if asked is None:
@@ -103,7 +110,8 @@ def linear(x: Tensor, weight: Tensor | Weight, bias: Tensor | None = None) -> Te
     or an `MXTensor` of blocks of 32, or what `read` made of it. bias: [N] of a float type.
 
     Returns [..., N] of the type of x. MX activations take their scales from `nisa.quantize_mx`, whatever rule torchao
-    uses on other hardware (`scaling_mode`). Raises ArgumentError for another weight; what the kernels raise.
+    uses on other hardware (`scaling_mode`). Under `torch.autocast` x and bias are cast.
+    Raises ArgumentError for another weight; ShapeError, DtypeError or ArgumentError naming the argument.
 
     Example: y = linear(x, model.lm_head.weight)  # after torchao.quantization.quantize_(model, config)
     """
@@ -111,11 +119,23 @@ def linear(x: Tensor, weight: Tensor | Weight, bias: Tensor | None = None) -> Te
     if known is None:
         allowed = "a torchao Float8Tensor with scales of rows, or MXTensor with blocks of 32"
         raise CHECKS.error(errors.ArgumentError, "weight", type(weight).__name__, allowed)
+    check_input(x, known, bias)
+    x, bias = autocast(x, bias)
     compute = _of_blocks if known.blocks else _of_vectors
     if known.activations is None:
         compute = _weight_only
-    rows = x.reshape(-1, x.shape[-1])
-    return compute(rows, known, bias).view(*x.shape[:-1], known.data.shape[0])
+    return compute(as_rows(x), known, bias).view(*x.shape[:-1], known.data.shape[0])
+
+
+def check_input(x: Tensor, weight: Weight, bias: Tensor | None) -> None:
+    """What is multiplied; the kernels would call it by other names."""
+    CHECKS.required(x=x)
+    CHECKS.places(x=x, weight=weight.data, bias=bias)
+    if x.dtype not in DTYPES:
+        raise CHECKS.error(errors.DtypeError, "x", x, "float32, bfloat16 or float16", "cast it first")
+    if x.dim() == 0 or x.shape[-1] != weight.depth:
+        allowed = f"{weight.depth} values in its last axis, as many as the weight has columns"
+        raise CHECKS.error(errors.ShapeError, "x", x, allowed)
 
 
 def _weight_only(x: Tensor, weight: Weight, bias: Tensor | None) -> Tensor:
@@ -138,20 +158,46 @@ def _of_blocks(x: Tensor, weight: Weight, bias: Tensor | None) -> Tensor:
 def _of_vectors(x: Tensor, weight: Weight, bias: Tensor | None) -> Tensor:
     """float8 activations times a float8 weight."""
     name = str(weight.activations).removeprefix("torch.")
-    data, scale = quantize(x.reshape(1, -1) if weight.whole else x, name)
+    data, scale = quantize(with_largest(x) if weight.whole else x, name)
     scales = {"a_scale": scale, "b_scale": weight.scale.mT}
-    return matmul(data.view(x.shape), weight.data.mT, bias=bias, out_dtype=x.dtype, **scales)
+    return matmul(data[:, : x.shape[1]], weight.data.mT, bias=bias, out_dtype=x.dtype, **scales)
+
+
+def with_largest(x: Tensor) -> Tensor:
+    """x with one more column that holds its largest magnitude, so that all rows get the same scale.
+
+    As one long row they would get it too, but each number of rows would be another program.
+    Dimensions: [R, K] -> [R, K + 1].
+    """
+    wide = functional.pad(x, (0, 1, 0, 1))  # one more row too, as there is no largest of nothing
+    wide[:, -1] = wide.abs().amax()
+    return wide[:-1]
+
+
+def state_of(weight: Any) -> list[Any] | None:
+    """What changes when a weight, or a part of it, is replaced or written to; None where PyTorch does not count that.
+
+    Its parts alone would not tell: writes through the weight are counted at the weight.
+    """
+    parts = weight.qdata, weight.scale
+    if torch.compiler.is_compiling() or any(part.is_inference() for part in (weight, *parts)):
+        return None
+    return [(id(part), part._version) for part in (weight, *parts)] + [part.data_ptr() for part in parts]
 
 
 def forward_of(module: nn.Module) -> Callable[[nn.Module, Tensor], Tensor] | None:
     """A forward for a linear layer with a torchao weight that our kernels take, else None."""
-    if not isinstance(module, nn.Linear) or read(module.weight) is None:
+    if getattr(type(module), "forward", None) is not nn.Linear.forward or read(module.weight) is None:
         return None
-    held: list[Any] = [None, None]
+    held: list[Any] = [None, None, None]
 
     def forward(self: nn.Module, x: Tensor) -> Tensor:
-        if held[0] is not self.weight:  # read once: scales may have to be put in order
-            held[:] = self.weight, read(self.weight)
+        state = state_of(self.weight)
+        if state is None:
+            return linear(x, self.weight, self.bias)
+        # Not read for every call, as scales may have to be put in order. The parts are held: no others get their ids.
+        if held[0] != state:
+            held[:] = state, read(self.weight), (self.weight, self.weight.qdata, self.weight.scale)
         return linear(x, held[1], self.bias)
 
     return forward
@@ -160,7 +206,8 @@ def forward_of(module: nn.Module) -> Callable[[nn.Module, Tensor], Tensor] | Non
 def use_kernels(model: nn.Module) -> list[str]:
     """Let every linear layer of `model` whose weight torchao has quantised run our kernels; the names of those that do.
 
-    Weights, names and classes stay; only `forward` is another. `del module.forward` takes it back.
+    Weights, names and classes stay; only `forward` is another. `del module.forward` takes it back. For models of
+    Transformers `nki_lib.hf.use_kernels` does this too.
 
     Example:
         torchao.quantization.quantize_(model, MXDynamicActivationMXWeightConfig())

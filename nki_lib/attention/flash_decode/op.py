@@ -118,7 +118,9 @@ def first_keys(cache: Tensor, keys: int) -> Tensor:
     missing = keys - cache.shape[1]
     if missing <= 0:
         return cache[:, :keys]
-    return torch.cat([cache, cache.new_zeros(cache.shape[0], missing, cache.shape[2])], 1)
+    filled = cache.new_zeros(cache.shape[0], keys, cache.shape[2])
+    filled[:, : cache.shape[1]] = cache
+    return filled
 
 
 def places_of_runs(cache: Tensor, table: Tensor, length: int, keys: int) -> Tensor:

@@ -33,7 +33,7 @@ def backward(ctx: Any, of_q: Tensor, of_k: Tensor, of_v: Tensor) -> tuple[Tensor
     needed = (*ctx.needs_input_grad, False, False, False, False)  # PyTorch leaves out what a call left out
     refuse_tables(needed)
     rows = gradient_of_rows(of_q, of_k, of_v, cos, sin, ctx.interleaved)
-    normal, scale = normalised(x.reshape(-1, x.shape[2]), norm_weight, ctx.eps)
+    normal, scale = normalised(x.flatten(0, 1), norm_weight, ctx.eps)
     of_x, of_weight, of_bias, of_norm = None, None, None, None
     if needed[1]:
         of_weight = MATMUL(rows.mT, normal)
@@ -66,7 +66,8 @@ def gradient_of_rows(
     if cos is not None and sin is not None:
         back = opposite(sin, of_q.shape[-1], interleaved)
         of_q, of_k = (ROPE(t, cos, back, interleaved=interleaved) for t in (of_q, of_k))
-    sides = torch.cat([of_q, of_k, of_v], 1).transpose(1, 2)
+    with torch.autocast("cpu", enabled=False):  # which may not take their type
+        sides = torch.cat([of_q, of_k, of_v], 1).transpose(1, 2)
     batch, length, heads, depth = sides.shape
     return sides.reshape(batch * length, heads * depth)
 

@@ -17,7 +17,8 @@ _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
     from nki_lib.common.arguments import autocast
-    from nki_lib.linear.matmul.arguments import CHECKS, MICROSCALES, check_arguments
+    from nki_lib.common.rows import as_rows
+    from nki_lib.linear.matmul.arguments import CHECKS, MICROSCALES, check_arguments, check_options
     from nki_lib.linear.matmul.op import FUSED, OPERATOR
     from nki_lib.linear.matmul_mx.api import matmul_mx
 
@@ -57,13 +58,15 @@ def matmul(
             remedy="pip install 'open-nki[torch]', or launch the kernels on NumPy arrays: "
             "nki_lib.linear.matmul.kernel, nki_lib.linear.matmul.fused",
         )
+    CHECKS.required(a=a, b=b)
     CHECKS.places(a=a, b=b, bias=bias, a_scale=a_scale, b_scale=b_scale)
+    check_options(activation, out_dtype)
     if b_scale is not None and b_scale.dtype == MICROSCALES:
         options = {"a_scale": a_scale, "bias": bias, "activation": activation, "dtype": out_dtype}
         return _microscaled(a, b, b_scale, options)
     a, b, bias = autocast(a, b, bias)
     check_arguments(a, b, bias, a_scale, b_scale, activation, out_dtype)
-    rows = a if a.dim() == 2 else a.reshape(-1, a.shape[-1])
+    rows = a if a.dim() == 2 else as_rows(a)
     plain = all(value is None for value in (bias, activation, a_scale, b_scale, out_dtype))
     if plain and a.dtype == b.dtype and a.element_size() > 1:
         result = OPERATOR(rows, b)

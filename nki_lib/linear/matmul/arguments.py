@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nki import errors
-from nki_lib.common.arguments import DTYPES, Checks
+from nki_lib.common.arguments import DTYPES, Checks, same_shape
 from nki_lib.linear.matmul.epilogue import FUNCTIONS
 
 CHECKS = Checks("matmul")
@@ -59,12 +59,20 @@ def check_arguments(
             raise CHECKS.error(errors.DtypeError, "bias", bias, allowed, "cast it first")
         check_device("bias", bias, a)
         CHECKS.shape("bias", bias, (b.shape[1],), "one for each column of b")
-    if activation is not None and activation not in FUNCTIONS:
-        allowed = f"None, {', '.join(FUNCTIONS)}"
-        raise CHECKS.error(errors.ArgumentError, "activation", repr(activation), allowed)
-    if out_dtype is not None and out_dtype not in DTYPES:
-        allowed = "float32, bfloat16 or float16"
-        raise CHECKS.error(errors.DtypeError, "out_dtype", out_dtype, allowed, "cast the result")
+    check_options(activation, out_dtype)
+
+
+def check_options(activation: object, out_dtype: object) -> None:
+    """What is no tensor."""
+    CHECKS.choice("activation", activation, FUNCTIONS, optional=True)
+    CHECKS.dtype("out_dtype", out_dtype, remedy="cast the result")
+
+
+def check_matrix(a: Tensor) -> None:
+    """Two axes of a: the operator, unlike `nki_lib.matmul`, takes no more."""
+    if a.dim() != 2:
+        allowed = "2 dimensions, [rows, contracted]"
+        raise CHECKS.error(errors.ShapeError, "a", a, allowed, "call nki_lib.matmul, which takes more")
 
 
 def check_factors(a: Tensor, b: Tensor) -> None:
@@ -102,6 +110,7 @@ def check_scale(name: str, scale: Tensor | None, of: str, factor: Tensor, channe
         raise CHECKS.error(errors.DtypeError, name, scale, "float32", f"cast it: {name}.float()")
     check_device(name, scale, factor)
     with_one = (*channels, 1) if of == "a" else (1, *channels)
-    if scale.numel() != 1 and tuple(scale.shape) not in (channels, with_one):
+    # The number of elements last: it is not known of a tensor whose size depends on data.
+    if not any(same_shape(scale.shape, each) for each in (channels, with_one)) and scale.numel() != 1:
         allowed = f"one element, or shape {list(channels)} or {list(with_one)}, one for each channel"
         raise CHECKS.error(errors.ShapeError, name, scale, allowed)

@@ -5,6 +5,7 @@ The gradients of the projections call the first, so all their large products run
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,7 +14,13 @@ from torch import Tensor
 from nki import errors
 from nki.torch import nki_op
 from nki_lib.common.rows import bucket, padded, run_on_rows
-from nki_lib.linear.matmul.arguments import check_arguments, check_pair, is_narrow, result_dtype
+from nki_lib.linear.matmul.arguments import (
+    check_arguments,
+    check_matrix,
+    check_pair,
+    is_narrow,
+    result_dtype,
+)
 from nki_lib.linear.matmul.derivatives import derivative
 from nki_lib.linear.matmul.fused import matmul_fused as fused_kernel
 from nki_lib.linear.matmul.kernel import matmul as kernel
@@ -31,7 +38,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
     A matrix that is the transpose of a contiguous one (`weight.mT`) is read as it lies. What varies from call to call
     in a model is the number of rows of a tensor in memory: M of `x @ weight`, K of `grad.mT @ x`. Both are filled up to
-    a few sizes (`rows.py`), so they stage few programs.
+    a few sizes (`rows.py`), so they stage few programs; so is M of `x.mT @ weight.mT`.
     """
     check_pair(a, b)
     if a.numel() == 0 or b.numel() == 0:
@@ -45,19 +52,29 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def as_they_lie(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[bool, bool]]:
-    """Both factors as contiguous matrices, and which of them have the contracted axis first, filled up if both have."""
-    (left, a_leading), (right, b_leading) = in_memory(a), in_memory(b.mT)
-    if a_leading and b_leading:
+    """Both factors as contiguous matrices, and which of them have the contracted axis first, filled up if both have.
+
+    If a alone has, its columns are the rows of the result, whose number may vary: it is copied to rows, as these are
+    what `run_on_rows` fills up.
+    """
+    a_leads, b_leads = bool(leads(a)), leads(b.mT)
+    if b_leads is None:  # either order is as good: K is filled up if a has it first too
+        b_leads = a_leads
+    a_leads = a_leads and b_leads
+    left, right = (a.mT if a_leads else a).contiguous(), (b if b_leads else b.mT).contiguous()
+    if a_leads:
         size = bucket(left.shape[0])
         left, right = padded(left, size), padded(right, size)
-    return left, right, (a_leading, b_leading)
+    return left, right, (a_leads, b_leads)
 
 
-def in_memory(factor: Tensor) -> tuple[Tensor, bool]:
-    """A factor [F, K] as a contiguous matrix: itself, or its transpose [K, F] and True."""
-    if not factor.is_contiguous() and factor.mT.is_contiguous():
-        return factor.mT, True
-    return factor.contiguous(), False
+def leads(factor: Tensor) -> bool | None:
+    """Whether the contracted axis of a factor [F, K] is the outer one in memory; None if both are or neither is."""
+    direct, turned = factor.is_contiguous(), factor.mT.is_contiguous()
+    if not direct and not turned:
+        free, contracted = (stride or math.inf for stride in factor.stride())  # an expanded axis is outermost
+        direct, turned = free > contracted, free < contracted
+    return None if direct == turned else turned
 
 
 def _setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -87,6 +104,7 @@ def _fused_fake(
     activation: str | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
+    check_matrix(a)
     check_arguments(a, b, bias, a_scale, b_scale, activation, out_dtype)
     return a.new_empty(a.shape[0], b.shape[1], dtype=result_dtype(a, out_dtype))
 
@@ -108,6 +126,7 @@ def matmul_fused(
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """The operator behind `nki_lib.matmul`, where the arguments are explained; a has two axes here."""
+    check_matrix(a)
     check_arguments(a, b, bias, a_scale, b_scale, activation, out_dtype)
     out = a.new_empty(a.shape[0], b.shape[1], dtype=result_dtype(a, out_dtype))
     if a.numel() == 0 or b.numel() == 0:

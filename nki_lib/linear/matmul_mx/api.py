@@ -15,7 +15,7 @@ _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
     from nki_lib.common.arguments import autocast
-    from nki_lib.linear.matmul_mx.checks import CHECKS
+    from nki_lib.linear.matmul_mx.checks import CHECKS, check_options
     from nki_lib.linear.matmul_mx.op import OPERATOR
 
 
@@ -41,7 +41,8 @@ def matmul_mx(
     dtype: of the result: that of a by default, bfloat16 if it is quantised.
 
     Returns [..., N], contiguous, summed in float32 and rounded once, after the bias. A NaN or an infinity in a makes
-    its row NaN. The gradient of a goes straight through its rounding; the weight has none.
+    its row NaN. The gradient of a goes straight through its rounding; what is quantised before, and scales, have none
+    (NoBackwardError).
     Under `torch.autocast` a and bias are cast.
     Raises ShapeError, DtypeError or ArgumentError naming the argument; MissingExtraError without PyTorch.
 
@@ -55,6 +56,8 @@ def matmul_mx(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.linear.matmul_mx.kernel",
         )
+    CHECKS.required(a=a, b=b, b_scale=b_scale)
     CHECKS.places(a=a, b=b, b_scale=b_scale, a_scale=a_scale, bias=bias)
+    check_options(a_format, dtype, quantized=a_scale is not None)
     a, bias = autocast(a, bias)
     return OPERATOR(a, b, b_scale, a_scale, bias, a_format=a_format, dtype=dtype)

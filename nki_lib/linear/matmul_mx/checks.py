@@ -51,6 +51,7 @@ def check_arguments(
         raise CHECKS.error(errors.ShapeError, "b", b, "2 dimensions, [contracted, columns]")
     depth = b.shape[0] * made.packed
     check_scales("b", b, b_scale, depth, 0)
+    check_options(a_format, dtype, quantized=a_scale is not None)
     left = check_left(a, a_scale, a_format, depth)
     for name, tensor in (("b", b), ("bias", bias)):
         if tensor is not None and tensor.device != a.device:
@@ -60,9 +61,14 @@ def check_arguments(
         CHECKS.shape("bias", bias, (b.shape[1],), "one for each column of b")
     if dtype is None:
         dtype = a.dtype if a_scale is None else torch.bfloat16
-    if dtype not in DTYPES:
-        raise CHECKS.error(errors.DtypeError, "dtype", dtype, "float32, bfloat16 or float16")
     return Formats(left.name, made.name, dtype)
+
+
+def check_options(a_format: object, dtype: object, *, quantized: bool) -> None:
+    """What is no tensor. The format matters only where a is not quantised yet."""
+    remedy = None if quantized else "quantise it first: a, a_scale = nki_lib.quantize(a, 'mxfp4_e2m1')"
+    CHECKS.choice("a_format", a_format, FORMATS if quantized else ROUNDED, remedy=remedy)
+    CHECKS.dtype("dtype", dtype)
 
 
 def check_left(a: Tensor, a_scale: Tensor | None, a_format: str, depth: int) -> Format:
@@ -74,9 +80,6 @@ def check_left(a: Tensor, a_scale: Tensor | None, a_format: str, depth: int) -> 
     elif a.dtype not in DTYPES:
         remedy = "cast it, or pass its scales: a_scale="
         raise CHECKS.error(errors.DtypeError, "a", a, "float32, bfloat16 or float16", remedy)
-    elif a_format not in ROUNDED:
-        remedy = "quantise it first: a, a_scale = nki_lib.quantize(a, 'mxfp4_e2m1')"
-        raise CHECKS.error(errors.ArgumentError, "a_format", repr(a_format), " or ".join(ROUNDED), remedy)
     else:
         made = FORMATS[a_format]
     count = a.shape[-1] * (1 if a_scale is None else made.packed)

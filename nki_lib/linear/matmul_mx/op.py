@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nki import errors
 from nki.torch import nki_op
-from nki_lib.common.rows import run_on_rows
+from nki_lib.common.rows import as_rows, run_on_rows
 from nki_lib.linear.matmul.op import OPERATOR as MATMUL
 from nki_lib.linear.matmul_mx.checks import Formats, check_arguments
 from nki_lib.linear.matmul_mx.kernel import matmul_mx as kernel
@@ -50,7 +51,7 @@ def matmul_mx(
     out = a.new_empty(*a.shape[:-1], b.shape[1], dtype=found.dtype)
     if a.numel() == 0 or b.numel() == 0:
         return out.zero_() if bias is None else out.copy_(bias.expand(out.shape))
-    rows = [flat(a)] if a_scale is None else [flat(bytes_of(a)), flat(bytes_of(a_scale))]
+    rows = [as_rows(a)] if a_scale is None else [as_rows(bytes_of(a)), as_rows(bytes_of(a_scale))]
     weight, scale, leading = in_memory(bytes_of(b), bytes_of(b_scale))
     bias = None if bias is None else bias.contiguous()
     rest = (weight, scale, bias, found.a, found.b, leading, str(found.dtype).removeprefix("torch."))
@@ -58,11 +59,6 @@ def matmul_mx(
         rows.append(None)
     run_on_rows(out.view(-1, b.shape[1]), kernel, rows, *rest)
     return out
-
-
-def flat(tensor: Tensor) -> Tensor:
-    """All leading dimensions as rows."""
-    return tensor.reshape(-1, tensor.shape[-1])
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
@@ -92,10 +88,16 @@ def _setup_context(ctx: Any, inputs: Any, output: Tensor, **_: Any) -> None:
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     """Straight through the rounding of the activations: grad b^T. The weights are constants."""
     b, b_scale = ctx.saved_tensors
-    rows = grad.reshape(-1, grad.shape[-1])
+    rows = as_rows(grad)
     needed = (*ctx.needs_input_grad, *[False] * 5)
+    if any(needed[1:4]) or (needed[0] and ctx.quantized):
+        raise errors.NoBackwardError(
+            "nki_lib::matmul_mx has no gradient of quantised factors and of scales",
+            allowed="gradients of `bias`, and of `a` if it comes without `a_scale`",
+            remedy="detach them",
+        )
     of_a, of_bias = None, None
-    if needed[0] and not ctx.quantized:
+    if needed[0]:
         weight = DEQUANTIZE(b, b_scale, format=Formats.of_weight(b), dim=0, dtype=grad.dtype)
         of_a = MATMUL(rows, weight.mT).view(ctx.shape).to(ctx.dtype)
     if needed[4]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nki import errors
 
@@ -14,7 +14,7 @@ _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
     from nki_lib.common.arguments import autocast
-    from nki_lib.linear.mlp.checks import CHECKS
+    from nki_lib.linear.mlp.checks import CHECKS, Options, check_options
     from nki_lib.linear.mlp.op import OPERATOR
 
 
@@ -70,7 +70,10 @@ def mlp(
     biases = {"up_bias": up_bias, "gate_bias": gate_bias, "down_bias": down_bias}
     around = {"norm_weight": norm_weight, "norm_bias": norm_bias, "residual": residual}
     scales = {"up_scale": up_scale, "gate_scale": gate_scale, "down_scale": down_scale}
+    CHECKS.required(x=x, up=up, down=down)
     CHECKS.places(x=x, **weights, **biases, **around, **scales)
-    options = {"activation": activation, "norm": norm, "eps": eps, "offset": offset, "limit": limit}
+    options: dict[str, Any] = {"activation": activation, "norm": norm, "eps": eps}
+    options |= {"offset": offset, "limit": limit}
+    check_options(Options(**options))
     products = autocast(x, *weights.values(), *biases.values(), norm_weight, norm_bias, residual)
     return OPERATOR(*products, *scales.values(), **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from nki import errors
 from nki_lib.common.arguments import Checks
+from nki_lib.common.rows import as_rows
 from nki_lib.linear.mlp.activations import FUNCTIONS
 
 CHECKS = Checks("mlp")
@@ -79,8 +79,8 @@ def check_arguments(given: Tensors, options: Options) -> None:
     for name in ("gate_bias", "gate_scale"):
         if given.gate is None and getattr(given, name) is not None:
             raise CHECKS.error(errors.ArgumentError, name, getattr(given, name), "None without a gate")
-    check_norm(given, options)
     check_options(options)
+    check_norm(given, options)
 
 
 def check_weight(name: str, weight: Tensor, scale: Tensor | None, x: Tensor) -> None:
@@ -104,8 +104,6 @@ def check_weight(name: str, weight: Tensor, scale: Tensor | None, x: Tensor) -> 
 
 def check_norm(given: Tensors, options: Options) -> None:
     """What concerns the norm."""
-    if options.norm not in NORMS:
-        raise CHECKS.error(errors.ArgumentError, "norm", repr(options.norm), f"one of {', '.join(NORMS)}")
     for name in ("norm_weight", "norm_bias"):
         vector = getattr(given, name)
         if vector is None:
@@ -117,8 +115,6 @@ def check_norm(given: Tensors, options: Options) -> None:
     if given.norm_bias is not None and (given.norm_weight is None or options.norm != "layer"):
         allowed = 'None, or norm_weight and norm="layer" with it'
         raise CHECKS.error(errors.ArgumentError, "norm_bias", given.norm_bias, allowed)
-    if not (math.isfinite(options.eps) and options.eps >= 0):
-        raise CHECKS.error(errors.ArgumentError, "eps", options.eps, "a finite number, at least 0")
     if options.offset != 0.0 and options.norm != "rms":
         raise CHECKS.error(
             errors.ArgumentError, "offset", options.offset, 'a number other than 0 with norm="rms"'
@@ -126,17 +122,17 @@ def check_norm(given: Tensors, options: Options) -> None:
 
 
 def check_options(options: Options) -> None:
-    """The activation and the limit."""
-    if options.activation not in FUNCTIONS:
-        allowed = f"one of {', '.join(FUNCTIONS)}"
-        raise CHECKS.error(errors.ArgumentError, "activation", repr(options.activation), allowed)
-    if options.limit is not None and not options.limit > 0:
-        raise CHECKS.error(errors.ArgumentError, "limit", options.limit, "None or a number above 0")
+    """Names and numbers."""
+    CHECKS.choice("activation", options.activation, FUNCTIONS)
+    CHECKS.choice("norm", options.norm, NORMS)
+    CHECKS.number("eps", options.eps, least=0, optional=False)
+    CHECKS.number("offset", options.offset, optional=False)
+    CHECKS.number("limit", options.limit, positive=True)
 
 
 def in_rows(tensor: Tensor | None) -> Tensor | None:
-    """[..., n] as [R, n]."""
-    return None if tensor is None else tensor.reshape(-1, tensor.shape[-1]).contiguous()
+    """[..., n] as [R, n], contiguous."""
+    return None if tensor is None else as_rows(tensor).contiguous()
 
 
 def contiguous(*tensors: Tensor | None) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nki.torch import nki_op
+from nki_lib.common.rows import as_rows
 from nki_lib.linear.matmul.op import OPERATOR as MATMUL
 from nki_lib.linear.mlp.backward import mlp_backward as kernel
 from nki_lib.linear.mlp.checks import Options, Tensors, column_sum
@@ -79,8 +80,11 @@ def through_the_norm(grad: Tensor, given: Tensors, options: Options, learned: bo
 
 def gradients(grad: Tensor, given: Tensors, options: Options, needed: Tensors) -> tuple[Tensor | None, ...]:
     """Of all tensors, in the operator's order; None where none is needed."""
-    shape, width = given.x.shape, given.x.shape[-1]
-    slopes, rows = grad.reshape(-1, width), normalised(given, options).reshape(-1, width)
+    shape = given.x.shape
+    if shape[-1] == 0:  # nothing to normalise, and nothing comes of it
+        wanted = zip(given._replace(residual=given.x), needed)
+        return tuple(torch.zeros_like(t) if need and t is not None else None for t, need in wanted)
+    slopes, rows = as_rows(grad).contiguous(), as_rows(normalised(given, options))
     of_hidden = MATMUL(slopes, given.down)
     above = MATMUL(rows, given.up.mT)
     opened = None if given.gate is None else MATMUL(rows, given.gate.mT)

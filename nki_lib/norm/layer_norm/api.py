@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
+    from nki_lib.norm.arguments import check_options
     from nki_lib.norm.layer_norm.op import CHECKS, OPERATOR
 
 
@@ -51,6 +52,8 @@ def layer_norm(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.norm.layer_norm.kernel",
         )
+    CHECKS.required(x=x)
     CHECKS.places(x=x, weight=weight, bias=bias, residual=residual)
+    check_options(CHECKS, eps, quantize)
     found = OPERATOR(x, weight, bias, residual, eps=eps, quantize=quantize)
     return found[0] if len(found) == 1 else tuple(found)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
+    from nki_lib.norm.arguments import check_options
     from nki_lib.norm.rms_norm.op import CHECKS, OPERATOR
 
 
@@ -27,7 +28,8 @@ def rms_norm(
 ) -> Tensor | tuple[Tensor, ...]:
     """Root mean square normalisation of rows: x / sqrt(mean(x^2) + eps) * (offset + weight).
 
-    x: [..., H] of any strides, float32, bfloat16 or float16. weight: [H], any of these types, or None for ones.
+    x: [..., H] of any strides, float32, bfloat16 or float16. weight: [H], any of these types; without one nothing is
+    multiplied, and offset plays no part.
     residual: [..., H] like x. Then s = x + residual, rounded to the type of x, is normalised, and returned too.
     offset: added to weight; 1.0 for Gemma, which keeps weights around 0.
     quantize: None; "float8_e4m3fn" or "float8_e5m2", 8 bits with a float32 scale for each row, its largest magnitude
@@ -50,6 +52,8 @@ def rms_norm(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.norm.rms_norm.kernel",
         )
+    CHECKS.required(x=x)
     CHECKS.places(x=x, weight=weight, residual=residual)
+    check_options(CHECKS, eps, quantize, offset)
     found = OPERATOR(x, weight, residual, eps=eps, offset=offset, quantize=quantize)
     return found[0] if len(found) == 1 else tuple(found)

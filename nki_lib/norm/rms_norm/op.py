@@ -27,7 +27,7 @@ def _fake(
     offset: float = 0.0,
     quantize: str | None = None,
 ) -> list[Tensor]:
-    check(CHECKS, x, residual, eps, quantize, weight=weight)
+    check(CHECKS, x, residual, eps, quantize, offset, weight=weight)
     return results(x, residual, quantize)
 
 
@@ -46,7 +46,7 @@ def rms_norm(
     quantize: str | None = None,
 ) -> list[Tensor]:
     """The operator behind `nki_lib.rms_norm`, where the arguments are explained; a list of what that returns."""
-    check(CHECKS, x, residual, eps, quantize, weight=weight)
+    check(CHECKS, x, residual, eps, quantize, offset, weight=weight)
     outs = results(x, residual, quantize)
     if x.numel():
         weight = None if weight is None else weight.contiguous()

@@ -16,6 +16,7 @@ _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
     from nki_lib.quantization.dequantize.op import CHECKS, OPERATOR
+    from nki_lib.quantization.tensors import check_options
 
 
 def dequantize(
@@ -45,6 +46,9 @@ def dequantize(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.quantization.dequantize.kernel",
         )
+    CHECKS.required(data=data, scale=scale)
     CHECKS.places(data=data, scale=scale)
+    check_options(CHECKS, format, dim, optional=True)
+    CHECKS.dtype("dtype", dtype)
     options = {} if dtype is None else {"dtype": dtype}
     return OPERATOR(data, scale, format=format, dim=dim, **options)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from nki import errors
 from nki.torch import nki_op
-from nki_lib.common.arguments import DTYPES, Checks
+from nki_lib.common.arguments import Checks
 from nki_lib.quantization.dequantize.kernel import dequantize as kernel
 from nki_lib.quantization.formats import FORMATS, Format
 from nki_lib.quantization.rows import run_on_rows
@@ -15,9 +15,9 @@ from nki_lib.quantization.tensors import (
     NIBBLES,
     as_rows,
     check_blocks,
+    check_options,
     checked_axis,
     element_type,
-    format_called,
     new_beside,
     resized,
     row_width,
@@ -86,6 +86,8 @@ def check_arguments(
     data: Tensor, scale: Tensor, format: str | None, dim: int, dtype: torch.dtype
 ) -> tuple[Format, int]:
     """The format and the axis; raise for what cannot be computed, naming the argument."""
+    check_options(CHECKS, format, dim, optional=True)
+    CHECKS.dtype("dtype", dtype, optional=False)
     name = format_of(data, scale) if format is None else format
     if name is None:
         allowed = (
@@ -93,15 +95,13 @@ def check_arguments(
         )
         remedy = "pass format="
         raise CHECKS.error(errors.DtypeError, "data", data, allowed + "uint8 with float8_e8m0fnu", remedy)
-    made = format_called(CHECKS, name)
+    made = FORMATS[name]
     wanted = element_type(made)
     if data.dtype not in (wanted, torch.uint8):
         raise CHECKS.error(errors.DtypeError, "data", data, f"{wanted}, or its bytes in uint8")
     if scale.dtype != scale_type(made) and not (made.blocks and scale.dtype == torch.uint8):
         allowed = f"{scale_type(made)}" + (", or its bytes in uint8" if made.blocks else "")
         raise CHECKS.error(errors.DtypeError, "scale", scale, allowed)
-    if dtype not in DTYPES:
-        raise CHECKS.error(errors.DtypeError, "dtype", dtype, "float32, bfloat16 or float16")
     if data.dim() == 0:
         raise CHECKS.error(errors.ShapeError, "data", data, "at least one dimension")
     if scale.device != data.device:

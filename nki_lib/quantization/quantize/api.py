@@ -14,6 +14,7 @@ _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
     from nki_lib.quantization.quantize.op import CHECKS, OPERATOR
+    from nki_lib.quantization.tensors import check_options
 
 FormatName = Literal["float8_e4m3fn", "float8_e5m2", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1"]
 
@@ -45,5 +46,7 @@ def quantize(x: Tensor, format: FormatName, *, dim: int = -1) -> tuple[Tensor, T
             remedy="pip install 'open-nki[torch]', or launch the kernels on NumPy arrays: "
             "nki_lib.quantization.quantize.kernel",
         )
+    CHECKS.required(x=x)
     CHECKS.places(x=x)
+    check_options(CHECKS, format, dim)
     return OPERATOR(x, format, dim=dim)

@@ -8,15 +8,15 @@ from torch import Tensor
 from nki import errors
 from nki.torch import nki_op
 from nki_lib.common.arguments import DTYPES, Checks
-from nki_lib.quantization.formats import Format
+from nki_lib.quantization.formats import FORMATS, Format
 from nki_lib.quantization.quantize.kernel import quantize_blocks, quantize_vectors
 from nki_lib.quantization.rows import run_on_rows
 from nki_lib.quantization.tensors import (
     as_rows,
     check_blocks,
+    check_options,
     checked_axis,
     element_type,
-    format_called,
     new_beside,
     resized,
     row_width,
@@ -64,7 +64,8 @@ def empty_results(x: Tensor, made: Format, axis: int) -> tuple[Tensor, Tensor]:
 
 def check_arguments(x: Tensor, format: str, dim: int) -> tuple[Format, int]:
     """The format and the axis; raise for what cannot be computed, naming the argument."""
-    made = format_called(CHECKS, format)
+    check_options(CHECKS, format, dim)
+    made = FORMATS[format]
     if x.dtype not in DTYPES:
         raise CHECKS.error(errors.DtypeError, "x", x, "float32, bfloat16 or float16", "cast it first")
     if x.dim() == 0:
