@@ -16,7 +16,7 @@ from interpreter.profile import Profile
 from nki_lib.attention.flash_attention.backward import flash_attention_backward
 from nki_lib.attention.flash_attention.kernel import flash_attention
 from nki_lib.attention.flash_decode.kernel import flash_decode
-from tools.library_pages import busiest, transfer
+from tools.library_pages import ENGINES, busiest, transfer
 from tools.pages import ROOT, environment
 from tools.readme import table
 
@@ -27,7 +27,6 @@ TARGETS = ("trn2", "trn3")
 BATCHES = (1, 8, 64)
 DECODE_KEYS = 8192
 KEY_HEADS, ROWS = 8, 4
-ENGINES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 
 
 class Measured(NamedTuple):
@@ -39,7 +38,7 @@ class Measured(NamedTuple):
     def cells(self) -> tuple[str, ...]:
         """Time, utilisation per engine, bound and distance, as the table shows them."""
         engines = self.profile.engines
-        used = (f"{engines[name].utilisation:.0%}" if name in engines else "-" for name in ENGINES)
+        used = (f"{engines[name].utilisation:.0%}" if name in engines else "-" for name in ENGINES.values())
         latency = self.profile.latency_us
         return f"{latency:,.0f}", *used, f"{self.bound:,.0f}", f"{latency / self.bound:.2f}x"
 
@@ -91,8 +90,7 @@ def decoding_rows() -> Iterator[tuple[Any, ...]]:
 
 def main() -> None:
     """Write the page."""
-    titles = [name.capitalize() for name in ENGINES[:-1]] + ["DMA"]
-    columns = ("us", *titles, "bound", "distance")
+    columns = ("us", *ENGINES, "bound", "distance")
     page = environment().get_template("attention_page.md.j2")
     training = table(("", "on", "D", "S", *columns), training_rows())
     decoding = table(("decode on", "D", "batch", *columns), decoding_rows())

@@ -1,4 +1,4 @@
-"""Steps that several attention kernels share: loads with rows on the partitions, transposes, columns of statistics."""
+"""Steps that kernels of several families share: loads, rows on partitions, transposes, columns of statistics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
+
+LOWEST = -3.4028234663852886e38
+"""Of float32; stands for a maximum of nothing but -inf, which could not be subtracted: exp(-inf - LOWEST) is 0."""
 
 
 def fetch(dst: Any, src: Any) -> None:

@@ -87,10 +87,11 @@ def test_special_values_as_in_pytorch(value: float, width: int) -> None:
         assert ((found.double() - exact).abs() <= bound)[~found.isnan()].all()
 
 
-@pytest.mark.parametrize("offset", [-1e30, 1e4, 3e38])
-def test_offsets_do_not_overflow(offset: float) -> None:
-    x = torch.full((2, 7), offset)
-    assert torch.allclose(softmax(x), torch.full((2, 7), 1 / 7))
+@pytest.mark.parametrize("width", [7, 8200])
+@pytest.mark.parametrize("offset", [-1e30, 1e4, 3e38, torch.finfo(torch.float32).min])
+def test_offsets_do_not_overflow(offset: float, width: int) -> None:
+    x = torch.full((2, width), offset)
+    assert torch.allclose(softmax(x), torch.full((2, width), 1 / width))
 
 
 @pytest.mark.parametrize(

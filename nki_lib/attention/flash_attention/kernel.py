@@ -79,7 +79,7 @@ def flash_attention(
         if 0 <= now - TRANSPOSE < len(steps):
             transpose(steps[now - TRANSPOSE])
         if 0 <= now - ACCUMULATE < len(steps):
-            accumulate(steps[now - ACCUMULATE], out, rules, first, lse)
+            accumulate(steps[now - ACCUMULATE], out, first, lse)
     return out if lse is None else (out, lse.store())
 
 
@@ -172,7 +172,7 @@ def transpose(step: Step) -> None:
             nisa.tensor_copy(dst=in_sbuf[:rest, full, :], src=in_psum[:rest, full, :])
 
 
-def accumulate(step: Step, out: Any, rules: ScoreRules, sinks: Sinks | None, lse: LogSumExp | None) -> None:
+def accumulate(step: Step, out: Any, sinks: Sinks | None, lse: LogSumExp | None) -> None:
     """Add a step's weighted rows of v to its tile; after the last step, normalise and store.
 
     Dimensions: step.transposed, blocks [128, m] of n keys; tile.rows [m, D] and tile.total [m, 1]; out [G, Sq, D].

@@ -36,11 +36,10 @@ from nki_lib.attention.flash_decode.masking import (
     make_visibility,
     mask_scores,
 )
+from nki_lib.common.tiles import LOWEST
 
-MOST_ROWS = (
-    64  # of a key head: the scores of a span, [128, L, m], are then as large as one instruction may cover
-)
-LOWEST = -3.0e38  # below every score that counts, and finite: what the running maximum begins with
+# Of a key head: the scores of a span, [128, L, m], are then as large as one instruction may cover.
+MOST_ROWS = 64
 
 
 @dataclass(eq=False)

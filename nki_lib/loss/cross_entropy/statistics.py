@@ -6,11 +6,8 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import column_like
+from nki_lib.common.tiles import LOWEST, column_like
 from nki_lib.loss.cross_entropy.targets import counted, new, scale_rows
-
-LOWEST = -3.4028234663852886e38
-"""In place of the maximum of a chunk whose logits are all -inf: exp(-inf - LOWEST) is 0."""
 
 LARGEST_KNOWN_TOP = 40.0
 """Capped logits lie between -cap and cap. Up to this cap it serves as maximum, as exp(-2 cap) is a normal number."""

@@ -12,11 +12,11 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki_lib.common.lines import Lines
+from nki_lib.common.tiles import LOWEST
 
 WHOLE = 8192  # the widest lines whose exponentials stay in SBUF; wider ones are read twice, in parts
 PART = 4096
 KEPT_BYTES = 1 << 16  # of a line in its partition: such a line is read once, though it is treated in parts
-LOWEST = -3.0e38  # stands for a maximum of minus infinity, from which nothing could be subtracted
 
 
 @nki.jit
