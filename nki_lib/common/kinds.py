@@ -1,4 +1,4 @@
-"""Checks of arguments that are whole numbers or flags, before PyTorch's schema of an operator fails on them."""
+"""Checks of whole numbers, flags and what is to be trained, before PyTorch's schema of an operator fails on them."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nki import errors
 from nki_lib.common.arguments import Checks
+from nki_lib.common.kinds import check_whole
 from nki_lib.moe.activations import ACTIVATIONS, CLAMPED
 
 FP8_TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -53,6 +54,12 @@ class Experts:
             return "plain"
         scale = self.gate_up_scale
         return "mxfp8" if scale is not None and scale.dtype in MX_SCALE_TYPES else "fp8"
+
+
+def bytes_of(tensor: Tensor) -> Tensor:
+    """The bits of types that only say what bytes mean."""
+    only = (torch.float4_e2m1fn_x2, torch.float8_e8m0fnu)
+    return tensor.view(torch.uint8) if tensor.dtype in only else tensor
 
 
 class ExpertChecks(Checks):
@@ -169,16 +176,14 @@ class ExpertChecks(Checks):
 
     def activation(self, name: str, alpha: float, limit: float) -> None:
         """One that is known, with numbers it can use."""
-        if name not in ACTIVATIONS:
-            raise self.error(errors.ArgumentError, "activation", repr(name), " or ".join(ACTIVATIONS))
-        if name == CLAMPED and not limit > 0:
-            raise self.error(errors.ArgumentError, "limit", limit, "a positive number")
-        if name == CLAMPED and alpha != alpha:
-            raise self.error(errors.ArgumentError, "alpha", alpha, "a number")
+        self.choice("activation", name, ACTIVATIONS)
+        self.number("alpha", alpha, optional=False)
+        self.number("limit", limit, positive=name == CLAMPED, optional=False)
 
-    def slice_of_experts(self, first: int) -> None:
-        """Where the experts begin among all."""
-        if first < 0:
+    def slice_of_experts(self, first: int | None) -> None:
+        """Where the experts begin among all; None: these are all."""
+        check_whole(self, "first_expert", first, optional=True)
+        if first is not None and first < 0:
             raise self.error(errors.ArgumentError, "first_expert", first, "0 or more")
 
     def inside(self, indices: Tensor, experts: int) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nki import errors
 from nki_lib.common.arguments import DTYPES, Checks
+from nki_lib.common.kinds import check_flags, check_whole
 
 
 class ReductionChecks(Checks):
@@ -28,10 +29,20 @@ class ReductionChecks(Checks):
         whole = not dtype.is_floating_point and not dtype.is_complex
         return torch.int32 if whole and torch.int32 in self.dtypes else torch.float32
 
+    def call(self, x: Tensor, *, whole: dict[str, object], flags: dict[str, object]) -> None:
+        """What a front door asks before PyTorch's schema does: a tensor, and arguments of the right kinds."""
+        self.required(x=x)
+        self.places(x=x)
+        for name, value in whole.items():
+            check_whole(self, name, value)
+        check_flags(self, **flags)
+
     def result(self, dtype: torch.dtype | None) -> None:
         """The dtype of the result."""
-        if dtype is not None and dtype not in self.dtypes:
-            raise self.error(errors.DtypeError, "dtype", dtype, f"{self.allowed}, or None")
+        if dtype is None or (isinstance(dtype, torch.dtype) and dtype in self.dtypes):
+            return
+        found = dtype if isinstance(dtype, torch.dtype) else repr(dtype)
+        raise self.error(errors.DtypeError, "dtype", found, f"{self.allowed}, or None")
 
     def dimension(self, tensor: Tensor, dim: int) -> int:
         """The dimension, counted from the first; a tensor without dimensions has one, as in PyTorch."""

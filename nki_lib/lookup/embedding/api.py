@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
+    from nki_lib.common.kinds import check_whole
     from nki_lib.lookup.embedding.op import CHECKS, OPERATOR
 
 
@@ -40,5 +41,8 @@ def embedding(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.lookup.embedding.kernel",
         )
+    CHECKS.required(input=input, weight=weight)
     CHECKS.places(input=input, weight=weight)
+    check_whole(CHECKS, "padding_idx", padding_idx, optional=True)
+    CHECKS.number("scale", scale)
     return OPERATOR(input, weight, padding_idx=padding_idx, scale=scale)

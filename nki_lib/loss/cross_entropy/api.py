@@ -10,16 +10,13 @@ from nki import errors
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nki_lib.common.arguments import Checks
-
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
     import torch
 
-    from nki_lib.loss.cross_entropy.op import CHECKS, OPERATOR
-
-REDUCTIONS = ("mean", "sum", "none")
+    from nki_lib.common.kinds import check_no_gradient
+    from nki_lib.loss.cross_entropy.op import CHECKS, OPERATOR, Options, check_options
 
 
 def cross_entropy(
@@ -57,17 +54,22 @@ def cross_entropy(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.loss.cross_entropy.kernel",
         )
+    CHECKS.required(logits=logits, target=target)
     CHECKS.places(logits=logits, target=target, weight=weight)
-    _check(logits, target, weight, reduction)
+    options = {
+        "ignore_index": ignore_index,
+        "label_smoothing": label_smoothing,
+        "softcap": softcap,
+        "z_loss": z_loss,
+    }
+    check_options(CHECKS, reduction, Options(**options))
+    _check(logits, target, weight)
     flat = target.reshape(-1)
     loss, _ = OPERATOR(
         logits.reshape(flat.shape[0], logits.shape[-1]),
         flat,
         weight,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        softcap=softcap,
-        z_loss=z_loss,
+        **options,
     )
     if reduction == "none":
         return loss.view(target.shape)
@@ -82,18 +84,8 @@ def _weight(target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor:
     return torch.where(counted, weight.float()[torch.where(counted, target, 0).long()], 0.0).sum()
 
 
-def check_reduction(checks: Checks, reduction: str) -> None:
-    """Raise unless there is such a reduction."""
-    if reduction not in REDUCTIONS:
-        allowed = f"one of {', '.join(REDUCTIONS)}"
-        raise checks.error(errors.ArgumentError, "reduction", repr(reduction), allowed)
-
-
-def _check(logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> None:
-    check_reduction(CHECKS, reduction)
+def _check(logits: Tensor, target: Tensor, weight: Tensor | None) -> None:
     if logits.dim() == 0:
         raise CHECKS.error(errors.ShapeError, "logits", logits, "at least one dimension, that of the classes")
     CHECKS.shape("target", target, tuple(logits.shape[:-1]), "that of logits without the classes")
-    if weight is not None and torch.is_grad_enabled() and weight.requires_grad:
-        found, allowed = "a tensor that requires a gradient", "weights that need no gradient"
-        raise CHECKS.error(errors.NoBackwardError, "weight", found, allowed, "pass weight.detach()")
+    check_no_gradient(CHECKS, "weights that need no gradient", "pass weight.detach()", weight=weight)

@@ -17,11 +17,13 @@ from torch import Tensor
 from nki import errors
 from nki.torch import nki_op
 from nki_lib.common.arguments import Checks
+from nki_lib.common.kinds import check_whole
 from nki_lib.common.rows import run_on_rows
 from nki_lib.loss.cross_entropy.kernel import cross_entropy as kernel
 from nki_lib.loss.cross_entropy.kernel import cross_entropy_backward as backward_kernel
 
 CHECKS = Checks("cross_entropy")
+REDUCTIONS = ("mean", "sum", "none")
 MOST_CLASSES = 2**19  # so that a 32-bit integer counts the elements of the rows of a launch
 
 _OPTIONS = "*, int ignore_index=-100, float label_smoothing=0.0, float? softcap=None, float z_loss=0.0"
@@ -121,6 +123,18 @@ def check_rows(checks: Checks, target: Tensor, rows: int, options: Options) -> N
         remedy = "pass the index of a class for each row: probabilities of classes are not taken"
         raise checks.error(errors.DtypeError, "target", target, "int64 or int32", remedy)
     checks.shape("target", target, (rows,), "one for each row")
+    check_numbers(checks, options)
+
+
+def check_options(checks: Checks, reduction: object, options: Options) -> None:
+    """What a front door is told beside tensors: of the right kinds, before PyTorch's schema asks."""
+    checks.choice("reduction", reduction, REDUCTIONS)
+    check_whole(checks, "ignore_index", options.ignore_index)
+    check_numbers(checks, options)
+
+
+def check_numbers(checks: Checks, options: Options) -> None:
+    """The numbers, in their ranges."""
     smoothing = options.label_smoothing
     checks.number("label_smoothing", smoothing, optional=False)
     if not 0.0 <= smoothing <= 1.0:
@@ -152,6 +166,9 @@ def _setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any)
 
 def _backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
     logits, target, *weight, lse = ctx.saved_tensors
+    if any(ctx.needs_input_grad[2:]):
+        allowed, remedy = "weights that need no gradient", "pass weight.detach()"
+        raise CHECKS.error(errors.NoBackwardError, "weight", weight[0], allowed, remedy)
     of_logits = OPERATOR_BACKWARD(grad, logits, target, lse, *weight, **ctx.options)
     return of_logits, None, *[None] * len(weight)
 

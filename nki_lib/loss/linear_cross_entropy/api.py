@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from nki import errors
-from nki_lib.loss.cross_entropy.api import check_reduction
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
+    from nki_lib.common.arguments import autocast
+    from nki_lib.loss.cross_entropy.op import Options, check_options
     from nki_lib.loss.linear_cross_entropy.op import CHECKS, OPERATOR
 
 
@@ -35,8 +36,10 @@ def linear_cross_entropy(
     The others are those of `nki_lib.cross_entropy`.
 
     Returns float32: a scalar, or [...] for "none". The logits of the loss are float32 sums. The gradients of x and
-    weight make the logits of at most 2048 rows at a time again, rounded to the dtype of x.
-    Works in eager mode, under `torch.compile(fullgraph=True)` and with autograd.
+    weight make the logits of at most 2048 rows at a time again, in float32; the slopes of the loss by the logits are
+    rounded to the dtype of x.
+    Works in eager mode, under `torch.compile(fullgraph=True)` and with autograd. Under `torch.autocast` x and weight
+    are cast.
     Raises ShapeError, DtypeError or ArgumentError naming the argument, also for a target that is no class;
     MissingExtraError without PyTorch.
 
@@ -48,21 +51,21 @@ def linear_cross_entropy(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.loss.linear_cross_entropy.kernel",
         )
+    CHECKS.required(x=x, weight=weight, target=target)
     CHECKS.places(x=x, weight=weight, target=target)
-    check_reduction(CHECKS, reduction)
+    options = {
+        "ignore_index": ignore_index,
+        "label_smoothing": label_smoothing,
+        "softcap": softcap,
+        "z_loss": z_loss,
+    }
+    check_options(CHECKS, reduction, Options(**options))
+    x, weight = autocast(x, weight)
     if x.dim() == 0:
         raise CHECKS.error(errors.ShapeError, "x", x, "at least one dimension, the width")
     CHECKS.shape("target", target, tuple(x.shape[:-1]), "that of x without the width")
     flat = target.reshape(-1)
-    loss, _ = OPERATOR(
-        x.reshape(flat.shape[0], x.shape[-1]),
-        weight,
-        flat,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        softcap=softcap,
-        z_loss=z_loss,
-    )
+    loss, _ = OPERATOR(x.reshape(flat.shape[0], x.shape[-1]), weight, flat, **options)
     if reduction == "none":
         return loss.view(target.shape)
     return loss.sum() if reduction == "sum" else loss.sum() / (flat != ignore_index).sum()

@@ -15,7 +15,7 @@ from nki import errors
 from nki.torch import nki_op
 from nki_lib.common import rows
 from nki_lib.common.arguments import Checks
-from nki_lib.linear.matmul.op import OPERATOR as MATMUL
+from nki_lib.linear.matmul.op import FUSED as MATMUL
 from nki_lib.loss.cross_entropy.op import MOST_CLASSES, Options, check_classes, check_rows, rows_of
 from nki_lib.loss.cross_entropy.op import OPERATOR_BACKWARD as LOGITS_BACKWARD
 from nki_lib.loss.linear_cross_entropy.kernel import linear_cross_entropy as kernel
@@ -67,10 +67,12 @@ def linear_cross_entropy_backward(
     of_weight = weight.new_zeros(weight.shape, dtype=torch.float32)
     for start in range(0, x.shape[0], rows.PIECE):
         piece = slice(start, start + rows.PIECE)
-        logits = MATMUL(x[piece], weight.mT)
+        # lse is that of float32 logits, and goes with no others: of rounded ones probabilities would not sum to 1.
+        logits = MATMUL(x[piece], weight.mT, out_dtype=torch.float32)
         slopes = LOGITS_BACKWARD(grad[piece].contiguous(), logits, target[piece], lse[piece], **options)
+        slopes = slopes.to(x.dtype)
         of_x[piece] = MATMUL(slopes, weight)
-        of_weight += MATMUL(slopes.mT, x[piece])
+        of_weight += MATMUL(slopes.mT, x[piece], out_dtype=torch.float32)
     return of_x, of_weight.to(weight.dtype)
 
 

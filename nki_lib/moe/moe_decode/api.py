@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
-    from nki_lib.moe.moe_decode.op import CHECKS, OPERATOR
+    from nki_lib.moe.moe_decode.op import CHECKS, OPERATOR, STYLES
+    from nki_lib.moe.operator import prepared
 
 
 def moe_decode(
@@ -60,15 +61,9 @@ def moe_decode(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.moe.moe_decode.kernel",
         )
-    tensors = {
-        "gate_up_bias": gate_up_bias,
-        "down_bias": down_bias,
-        "gate_up_scale": gate_up_scale,
-        "down_scale": down_scale,
-        "shared_gate_up": shared_gate_up,
-        "shared_down": shared_down,
-        "shared_gate": shared_gate,
-    }
-    CHECKS.places(x=x, gate_up=gate_up, down=down, weights=weights, indices=indices, **tensors)
+    biases, scales = (gate_up_bias, down_bias), (gate_up_scale, down_scale)
+    shared = (shared_gate_up, shared_down, shared_gate)
     options = {"activation": activation, "alpha": alpha, "limit": limit, "first_expert": first_expert}
-    return OPERATOR(x, gate_up, down, weights, indices, **tensors, **options, style=style)
+    CHECKS.choice("style", style, STYLES)
+    given = prepared(CHECKS, (x, gate_up, down, weights, indices, *biases, *scales, *shared), **options)
+    return OPERATOR(*given, **options, style=style)

@@ -17,8 +17,8 @@ import nki.language as nl
 from nki_lib.linear.matmul.kernel import spans
 from nki_lib.moe.activations import NO_CHANNELS, Channels, gated
 from nki_lib.moe.moe_decode.loading import load_columns, runs, slabs
+from nki_lib.moe.moe_decode.matrix import BLOCK, Matrix, engine_dtype, packed_in, rows_of_a_piece
 from nki_lib.moe.moe_decode.routing import Rows
-from nki_lib.moe.moe_decode.widening import BLOCK, Matrix, engine_dtype, packed_in, rows_of_a_piece
 
 BLOCK_BYTES = 98304  # of a partition for the weights of a block: the next one finds room while it is computed
 HIDDEN_BANKS = 3  # of PSUM for gate and up of a block
@@ -45,7 +45,7 @@ class Layout:
     """How the weights of all experts are cut.
 
     block: channels of I at a time. rows: rows of gate_up in a piece. columns: columns of down in a piece. dtype: what
-    the Tensor engine gets. spread: for MX, see `widening`.
+    the Tensor engine gets. spread: for MX, see `matrix`.
     """
 
     block: int

@@ -23,8 +23,8 @@ from nki_lib.common.tiles import fetch
 from nki_lib.linear.matmul.kernel import spans
 from nki_lib.moe.moe_decode.expert import Expert, add_expert, layout_of
 from nki_lib.moe.moe_decode.loading import load_tokens, slabs
+from nki_lib.moe.moe_decode.matrix import make_spread
 from nki_lib.moe.moe_decode.routing import Rows, list_chosen, make_table, rows_of
-from nki_lib.moe.moe_decode.widening import make_spread
 
 
 @nki.jit

@@ -9,14 +9,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 import nki.language as nl
-from nki import errors
 from nki.torch import nki_op, run_into
 from nki_lib.common.rows import bucket, padded
-from nki_lib.moe.arguments import ExpertChecks, Experts
+from nki_lib.moe import gradients
+from nki_lib.moe.arguments import ExpertChecks, Experts, bytes_of
 from nki_lib.moe.moe_decode.kernel import moe_decode as kernel
-from nki_lib.moe.moe_prefill import gradients
-from nki_lib.moe.moe_prefill.op import ARGUMENTS, NOBODY, OPTIONS, bytes_of, without_work
 from nki_lib.moe.moe_prefill.op import OPERATOR as PREFILL
+from nki_lib.moe.operator import ARGUMENTS, NOBODY, OPTIONS, without_work
 from nki_lib.moe.reference import expert_outputs
 
 CHECKS = ExpertChecks("moe_decode")
@@ -124,17 +123,16 @@ def check_arguments(
     """Raise for what cannot be computed, naming the argument."""
     CHECKS.model(x, weights, indices, experts)
     CHECKS.activation(*how)
-    CHECKS.slice_of_experts(first_expert or 0)
-    if style not in STYLES:
-        raise CHECKS.error(errors.ArgumentError, "style", repr(style), " or ".join(STYLES))
+    CHECKS.slice_of_experts(first_expert)
+    CHECKS.choice("style", style, STYLES)
 
 
 def _setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Tensor) -> None:
     options = {name: value for name, value in keyword_only_inputs.items() if name != "style"}
-    gradients._setup_context(ctx, inputs, options, output)
+    gradients.setup_context(ctx, inputs, options, output)
 
 
-moe_decode.register_autograd(gradients._backward, setup_context=_setup_context)
+moe_decode.register_autograd(gradients.backward, setup_context=_setup_context)
 
 OPERATOR = torch.ops.nki_lib.moe_decode.default
 """What `nki_lib.moe_decode` calls."""

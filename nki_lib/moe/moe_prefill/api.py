@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
-    from nki_lib.moe.moe_prefill import gradients  # noqa: F401  (registers them)
     from nki_lib.moe.moe_prefill.op import CHECKS, OPERATOR
+    from nki_lib.moe.operator import prepared
 
 
 def moe_prefill(
@@ -56,6 +56,7 @@ def moe_prefill(
 
     Returns [T, H], contiguous, in the dtype of x, summed over experts in float32 and rounded once.
     Works in eager mode, under `torch.compile(fullgraph=True)` and, unless weights are quantised, with autograd.
+    Under `torch.autocast` all but scales, 8-bit weights and what the router makes are cast.
     Raises ShapeError, DtypeError or ArgumentError naming the argument; BoundsError for an index that is no expert;
     NoBackwardError from a backward pass with quantised weights; MissingExtraError without PyTorch.
 
@@ -67,15 +68,8 @@ def moe_prefill(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.moe.moe_prefill.kernel",
         )
-    tensors = {
-        "gate_up_bias": gate_up_bias,
-        "down_bias": down_bias,
-        "gate_up_scale": gate_up_scale,
-        "down_scale": down_scale,
-        "shared_gate_up": shared_gate_up,
-        "shared_down": shared_down,
-        "shared_gate": shared_gate,
-    }
-    CHECKS.places(x=x, gate_up=gate_up, down=down, weights=weights, indices=indices, **tensors)
+    biases, scales = (gate_up_bias, down_bias), (gate_up_scale, down_scale)
+    shared = (shared_gate_up, shared_down, shared_gate)
     options = {"activation": activation, "alpha": alpha, "limit": limit, "first_expert": first_expert}
-    return OPERATOR(x, gate_up, down, weights, indices, **tensors, **options)
+    given = prepared(CHECKS, (x, gate_up, down, weights, indices, *biases, *scales, *shared), **options)
+    return OPERATOR(*given, **options)

@@ -16,7 +16,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki_lib.linear.matmul.kernel import spans
 from nki_lib.moe.activations import NO_CHANNELS, Channels
-from nki_lib.moe.moe_prefill.widening import widen, widen_pairs
+from nki_lib.moe.widening import multiply_scales, place_codes
 
 MX_BLOCK = 32  # elements that share a scale
 WIDENED = 2048  # elements of a partition that are widened at a time
@@ -233,10 +233,17 @@ class Loader:
         repeat = MX_BLOCK // self.experts.packed
         rows = [[pitch, shape[0] // repeat], [0, repeat]]
         self.fill(scale, scales, [*rows, *inner], row // repeat * pitch + column)
+        if scale.dtype == nl.uint8:
+            scale = scale.view(nl.float8_e8m0fnu)
         if len(targets) == 1:
-            widen(targets[0], raw, scale)
-        else:
-            widen_pairs(*targets, raw, scale)
+            multiply_scales(targets[0], raw, scale, 1)
+            return
+        codes = nl.ndarray(shape, dtype=nl.uint16, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=codes, src=raw, engine=nisa.engine.scalar)
+        for half in range(2):
+            bits = nl.ndarray(shape, dtype=nl.uint16, buffer=nl.sbuf)
+            place_codes(bits, codes, half)
+            multiply_scales(targets[half], bits.view(nl.bfloat16), scale, 2)
 
     def load_columns(self, columns: Any, tensor: Any, position: int) -> None:
         """Scales (position 0) or biases (1) as columns. Dimensions: columns [128, i, 4], tensor [E, 2, I]."""

@@ -7,20 +7,14 @@ from torch import Tensor
 
 from nki.torch import nki_op, run_into
 from nki_lib.common.rows import bucket, padded
-from nki_lib.moe.arguments import ExpertChecks, Experts
+from nki_lib.moe import gradients
+from nki_lib.moe.arguments import ExpertChecks, Experts, bytes_of
 from nki_lib.moe.moe_prefill.kernel import moe_prefill as kernel
+from nki_lib.moe.operator import ARGUMENTS, NOBODY, OPTIONS, without_work
 from nki_lib.moe.reference import expert_outputs
 
 CHECKS = ExpertChecks("moe_prefill")
 PIECE = 4096  # tokens of a launch: beyond, weights come in again, and take a small part of the time
-NOBODY = -1  # what the rows that fill up a piece choose
-
-ARGUMENTS = (
-    "Tensor x, Tensor gate_up, Tensor down, Tensor weights, Tensor indices, Tensor? gate_up_bias=None, "
-    "Tensor? down_bias=None, Tensor? gate_up_scale=None, Tensor? down_scale=None, Tensor? shared_gate_up=None, "
-    "Tensor? shared_down=None, Tensor? shared_gate=None"
-)
-OPTIONS = 'str activation="swiglu", float alpha=1.702, float limit=7.0, int? first_expert=None'
 
 
 def _fake(
@@ -71,12 +65,6 @@ def moe_prefill(
     return out
 
 
-def without_work(x: Tensor, experts: Experts, weights: Tensor) -> bool:
-    """Whether there is nothing that a kernel could be staged for."""
-    parts = (x, experts.gate_up, weights, experts.shared_gate_up)
-    return any(part is not None and part.numel() == 0 for part in parts)
-
-
 def launch(
     out: Tensor,
     x: Tensor,
@@ -112,12 +100,6 @@ def as_in_memory(experts: Experts) -> Experts:
     return Experts(**found)
 
 
-def bytes_of(tensor: Tensor) -> Tensor:
-    """The bits of types that only say what bytes mean."""
-    only = (torch.float4_e2m1fn_x2, torch.float8_e8m0fnu)
-    return tensor.view(torch.uint8) if tensor.dtype in only else tensor
-
-
 def check_arguments(
     x: Tensor,
     experts: Experts,
@@ -131,8 +113,10 @@ def check_arguments(
     """Raise for what cannot be computed, naming the argument."""
     CHECKS.model(x, weights, indices, experts)
     CHECKS.activation(activation, alpha, limit)
-    CHECKS.slice_of_experts(first_expert or 0)
+    CHECKS.slice_of_experts(first_expert)
 
+
+moe_prefill.register_autograd(gradients.backward, setup_context=gradients.setup_context)
 
 OPERATOR = torch.ops.nki_lib.moe_prefill.default
 """What `nki_lib.moe_prefill` calls."""

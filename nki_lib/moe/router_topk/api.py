@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
-    from nki_lib.moe.router_topk.op import CHECKS, OPERATOR
+    from nki_lib.moe.router_topk.checks import CHECKS, Routing, check_kinds
+    from nki_lib.moe.router_topk.op import OPERATOR
 
 
 def router_topk(
@@ -59,16 +60,16 @@ def router_topk(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.moe.router_topk.kernel",
         )
+    CHECKS.required(logits=logits)
     CHECKS.places(logits=logits, bias=bias)
-    weights, indices, balance_loss, z_loss = OPERATOR(
-        logits,
-        k,
-        bias,
-        score=score,
-        normalize=normalize,
-        groups=groups,
-        topk_groups=topk_groups,
-        scale=scale,
-        return_losses=return_losses,
-    )
+    options = {
+        "score": score,
+        "normalize": normalize,
+        "groups": groups,
+        "topk_groups": topk_groups,
+        "scale": scale,
+        "return_losses": return_losses,
+    }
+    check_kinds(Routing(k, **options))
+    weights, indices, balance_loss, z_loss = OPERATOR(logits, k, bias, **options)
     return (weights, indices, balance_loss, z_loss) if return_losses else (weights, indices)

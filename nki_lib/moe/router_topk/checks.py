@@ -10,6 +10,7 @@ from torch import Tensor
 import nki.language as nl
 from nki import errors
 from nki_lib.common.arguments import Checks
+from nki_lib.common.kinds import check_flags, check_whole
 
 CHECKS = Checks("router_topk")
 SCORES = ("softmax", "topk_softmax", "sigmoid")
@@ -35,6 +36,16 @@ class Routing:
         return self.normalize or self.score == "topk_softmax"
 
 
+def check_kinds(routing: Routing) -> None:
+    """Raise for options of a wrong kind, before PyTorch's schema does."""
+    check_whole(CHECKS, "k", routing.k)
+    CHECKS.choice("score", routing.score, SCORES)
+    check_flags(CHECKS, normalize=routing.normalize, return_losses=routing.return_losses)
+    check_whole(CHECKS, "groups", routing.groups, optional=True)
+    check_whole(CHECKS, "topk_groups", routing.topk_groups, optional=True)
+    CHECKS.number("scale", routing.scale, optional=False)
+
+
 def check_arguments(logits: Tensor, bias: Tensor | None, routing: Routing) -> None:
     """Raise for what cannot be computed, naming the argument."""
     CHECKS.tensor("logits", logits, "tokens, experts")
@@ -48,8 +59,8 @@ def check_arguments(logits: Tensor, bias: Tensor | None, routing: Routing) -> No
             routing.k,
             f"1 to {min(experts, MOST_CHOSEN)}, as there are {experts} experts",
         )
-    if routing.score not in SCORES:
-        raise CHECKS.error(errors.ArgumentError, "score", repr(routing.score), " or ".join(SCORES))
+    CHECKS.choice("score", routing.score, SCORES)
+    CHECKS.number("scale", routing.scale, optional=False)
     check_bias(logits, bias, routing)
     check_groups(experts, routing)
 

@@ -9,11 +9,9 @@ from torch import Tensor
 
 from nki.torch import nki_op
 from nki_lib.common.rows import PIECE, bucket, padded
-from nki_lib.moe.router_topk.checks import CHECKS, Routing, check_arguments
+from nki_lib.moe.router_topk.checks import Routing, check_arguments
 from nki_lib.moe.router_topk.gradients import logits_gradient
 from nki_lib.moe.router_topk.kernel import router_topk as kernel
-
-__all__ = ["CHECKS", "OPERATOR"]
 
 Results = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -37,7 +35,9 @@ def router_topk(logits: Tensor, k: int, bias: Tensor | None = None, **options: A
     check_arguments(logits, bias, routing)
     tokens, experts = logits.shape
     weights, indices = logits.new_empty((tokens, k)), logits.new_empty((tokens, k), dtype=torch.int64)
-    counts, probabilities, squares = torch.zeros(experts), torch.zeros(experts), torch.zeros(())
+    counts, probabilities, squares = (
+        logits.new_zeros(shape, dtype=torch.float32) for shape in ((experts,), (experts,), ())
+    )
     bias = None if bias is None else bias.detach().float().contiguous()
     for start in range(0, tokens, PIECE):
         piece = logits[start : start + PIECE]
@@ -51,6 +51,8 @@ def router_topk(logits: Tensor, k: int, bias: Tensor | None = None, **options: A
             squares += found[4][0, 0]
     if not routing.return_losses:
         return weights, indices, squares, squares.clone()
+    if squares.isnan():  # of a row with plus infinity the kernel has infinity minus infinity
+        squares = logits.float().logsumexp(-1).square().sum()
     balance = experts * (counts / tokens * (probabilities / tokens)).sum() if tokens else squares
     return weights, indices, balance, squares / tokens if tokens else squares.clone()
 
@@ -61,7 +63,7 @@ def launch(piece: Tensor, bias: Tensor | None, routing: Routing) -> tuple[Tensor
     size = bucket(count)
     valid = None
     if routing.return_losses:
-        valid = torch.zeros(size)
+        valid = piece.new_zeros(size, dtype=torch.float32)
         valid[:count] = 1.0
     limited = routing.groups is not None and routing.topk_groups != routing.groups
     groups = (routing.groups, routing.topk_groups) if limited else (1, 1)

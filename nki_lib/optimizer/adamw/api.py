@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nki import errors
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _HAS_TORCH = find_spec("torch") is not None
 
 if _HAS_TORCH:
-    import torch
+    from torch import Tensor
 
-    from nki_lib.optimizer.adamw.op import CHECKS, OPERATOR, as_tensor
+    from nki_lib.common.kinds import check_no_gradient
+    from nki_lib.optimizer.adamw.checks import CHECKS, check_method, check_places
+    from nki_lib.optimizer.adamw.op import OPERATOR, as_tensor
     from nki_lib.optimizer.adamw.optimizer import AdamW
 else:
 
@@ -56,26 +55,25 @@ def adamw(
     step: the number of this step, 1 for the first; it is not written. lr, step and grad_scale may be tensors of one
     element, whatever they are no program is staged anew.
     grad_scale: the gradient is divided by it; -1 maximises.
+    What is written shares no memory with the others.
 
     Everything is computed in float32 and rounded once when it is stored. Tensors that lie densely in memory, all in the
     same order of axes, are written by the kernel itself; others through copies.
     Works in eager mode and under `torch.compile(fullgraph=True)`; it has no gradient.
     Raises ShapeError, DtypeError or ArgumentError naming the argument, before anything is written; NoBackwardError for
-    a parameter that requires a gradient outside `torch.no_grad()`; MissingExtraError without PyTorch.
+    a tensor that requires a gradient outside `torch.no_grad()`; MissingExtraError without PyTorch.
 
     Example: nki_lib.adamw(w, torch.randn_like(w), torch.zeros_like(w), torch.zeros_like(w), 1, lr=3e-4)
     """
     if not _HAS_TORCH:
         raise _missing("nki_lib.adamw")
-    CHECKS.places(param=param, grad=grad, exp_avg=exp_avg, exp_avg_sq=exp_avg_sq)
-    for name, tensor in (("param", param), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
-        if torch.is_grad_enabled() and tensor.requires_grad:
-            found, allowed = (
-                "a tensor that requires a gradient",
-                "tensors that are written in place need none",
-            )
-            raise CHECKS.error(errors.NoBackwardError, name, found, allowed, "call it under torch.no_grad()")
-    beta1, beta2 = betas
-    numbers = [as_tensor(number) for number in (step, lr, grad_scale)]
-    method = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
-    OPERATOR(param, grad, exp_avg, exp_avg_sq, *numbers, **method)
+    tensors = {"param": param, "grad": grad, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+    given = {"step": step, "lr": lr, "grad_scale": grad_scale}
+    check_places(**tensors, **given)
+    check_method(betas, eps, weight_decay)
+    wanted = {name: t for name, t in {**tensors, **given}.items() if isinstance(t, Tensor)}
+    check_no_gradient(
+        CHECKS, "tensors without a gradient: a step has none", "call it under torch.no_grad()", **wanted
+    )
+    method = {"beta1": betas[0], "beta2": betas[1], "eps": eps, "weight_decay": weight_decay}
+    OPERATOR(*tensors.values(), *(as_tensor(number) for number in given.values()), **method)

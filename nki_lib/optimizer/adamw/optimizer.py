@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from nki import errors
-from nki_lib.optimizer.adamw.op import CHECKS, OPERATOR, as_tensor, check_numbers, check_tensors
+from nki_lib.optimizer.adamw.checks import check_group, check_step
+from nki_lib.optimizer.adamw.op import OPERATOR, as_tensor
 
 LEFT_TO_TORCH = {
     "amsgrad": False,
@@ -66,9 +66,7 @@ class AdamW(Optimizer):
         ready = [(group, p) for group in self.param_groups for p in group["params"] if p.grad is not None]
         for group, p in ready:
             check_group(group)
-            CHECKS.places(param=p, grad=p.grad)
-            state = self.state[p] or self._begun(p)
-            check_tensors(p, p.grad, state["exp_avg"], state["exp_avg_sq"])
+            check_step(p, self.state[p] or self._begun(p), as_tensor(group["lr"]))
         for group, p in ready:
             state = self.state[p]
             state["step"] += 1
@@ -91,19 +89,8 @@ class AdamW(Optimizer):
     def _begun(self, p: Tensor) -> dict[str, Tensor]:
         """The state before the first step."""
         self.state[p] = {
-            "step": torch.tensor(0.0),
+            "step": torch.tensor(0.0, dtype=torch.float32, device="cpu"),
             "exp_avg": torch.zeros_like(p, memory_format=torch.preserve_format),
             "exp_avg_sq": torch.zeros_like(p, memory_format=torch.preserve_format),
         }
         return self.state[p]
-
-
-def check_group(group: dict[str, Any]) -> None:
-    """Raise for what a group of parameters cannot ask for."""
-    if group["amsgrad"]:
-        raise CHECKS.error(errors.ArgumentError, "amsgrad", True, "False", "use torch.optim.AdamW for it")
-    lr = group["lr"]
-    check_numbers((None, lr if isinstance(lr, Tensor) else None), ())
-    if not float(lr) >= 0:
-        raise CHECKS.error(errors.ArgumentError, "lr", lr, "0 or a positive number")
-    check_numbers((), (*group["betas"], group["eps"], group["weight_decay"]))

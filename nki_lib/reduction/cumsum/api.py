@@ -38,5 +38,6 @@ def cumsum(x: Tensor, dim: int = -1, *, dtype: torch.dtype | None = None, revers
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.reduction.cumsum.kernel",
         )
-    CHECKS.places(x=x)
+    CHECKS.call(x, whole={"dim": dim}, flags={"reverse": reverse})
+    CHECKS.result(dtype)
     return OPERATOR(x, dim, dtype=dtype, reverse=reverse)

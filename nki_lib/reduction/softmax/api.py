@@ -36,5 +36,6 @@ def softmax(x: Tensor, dim: int = -1, *, dtype: torch.dtype | None = None) -> Te
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.reduction.softmax.kernel",
         )
-    CHECKS.places(x=x)
+    CHECKS.call(x, whole={"dim": dim}, flags={})
+    CHECKS.result(dtype)
     return OPERATOR(x, dim, dtype=dtype)

@@ -40,5 +40,5 @@ def topk(
             remedy="pip install 'open-nki[torch]', or launch the kernel on NumPy arrays: "
             "nki_lib.reduction.topk.kernel",
         )
-    CHECKS.places(x=x)
+    CHECKS.call(x, whole={"k": k, "dim": dim}, flags={"largest": largest, "sorted": sorted})
     return OPERATOR(x, k, dim, largest=largest)

@@ -1,4 +1,4 @@
-"""`torch.ops.nki_lib.moe_prefill_backward` and the gradients of `moe_prefill`.
+"""`torch.ops.nki_lib.moe_prefill_backward`: the gradients of `moe_prefill` and of `moe_decode`.
 
 Expert by expert, what the forward pass kept in the chip is computed again; the five large products of an expert run on
 the tiled kernel of `nki_lib.linear.matmul`. With D = grad down^T of the rows of an expert, h its hidden values:
@@ -9,8 +9,6 @@ the tiled kernel of `nki_lib.linear.matmul`. With D = grad down^T of the rows of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -20,20 +18,12 @@ from nki import errors
 from nki.torch import nki_op
 from nki_lib.linear.matmul.op import OPERATOR as MATMUL
 from nki_lib.moe.activations import CLAMPED
-from nki_lib.moe.arguments import Experts
-from nki_lib.moe.moe_prefill.op import ARGUMENTS, CHECKS, OPTIONS, moe_prefill
+from nki_lib.moe.arguments import ExpertChecks, Experts
+from nki_lib.moe.operator import ARGUMENTS, NAMES, OPTIONS, named
 
-NAMES = (
-    *("x", "gate_up", "down", "weights", "indices", "gate_up_bias", "down_bias", "gate_up_scale"),
-    *("down_scale", "shared_gate_up", "shared_down", "shared_gate"),
-)
+CHECKS = ExpertChecks("backward pass of experts")
 TRAINED = [name for name in NAMES if name != "indices" and not name.endswith("scale")]
 """What may have a gradient, in the order in which gradients are returned."""
-
-
-def named(tensors: Sequence[Tensor | None]) -> dict[str, Tensor | None]:
-    """The arguments by name; PyTorch leaves out the last ones if a call did."""
-    return dict(zip_longest(NAMES, tensors))
 
 
 def _fake(grad: Tensor, *tensors: Tensor | None, **_: Any) -> list[Tensor]:
@@ -61,8 +51,8 @@ def moe_prefill_backward(
 ) -> list[Tensor]:
     """The gradients of all of `TRAINED`; of what was not passed, an empty tensor."""
     found = named(tensors)
-    wide = {n: torch.zeros(t.shape) for n, t in found.items() if t is not None and n in ("x", "weights")}
     result = {name: empty_like(grad, found[name]).zero_() for name in TRAINED}
+    wide = {name: torch.zeros_like(result[name], dtype=torch.float32) for name in ("x", "weights")}
     x, weights, indices = (found.pop(name) for name in ("x", "weights", "indices"))
     assert x is not None and weights is not None and indices is not None
     experts = Experts(**found)  # type: ignore[arg-type]
@@ -80,7 +70,8 @@ def moe_prefill_backward(
             if result[name].numel():
                 result[name][e] = of[name]
     if experts.shared_gate_up is not None and experts.shared_down is not None and x.numel():
-        gate = torch.ones(len(x)) if experts.shared_gate is None else experts.shared_gate.float()
+        gate = x.new_ones(len(x)) if experts.shared_gate is None else experts.shared_gate
+        gate = gate.float()
         of = one_expert(grad, x, experts.shared_gate_up, experts.shared_down, gate, [None, None], how)
         wide["x"] += of["x"].float()
         result["shared_gate_up"].copy_(of["gate_up"])
@@ -114,7 +105,7 @@ def one_expert(
     through = MATMUL(grad, down.mT).float()
     of_weights = (through * hidden).sum(1)
     if biases[1] is not None:
-        of_weights = of_weights + grad.float() @ biases[1]
+        of_weights = of_weights + (grad.float() * biases[1]).sum(1)  # torch.autocast would round a product
     of_both = of_both * (through * weights[:, None])[:, None]
     weighed = grad * weights[:, None].to(grad.dtype)
     turned = of_both.to(x.dtype).view(-1, 2 * inner)
@@ -151,12 +142,14 @@ def differentiate(both: Tensor, name: str, alpha: float, limit: float) -> tuple[
     return value * up, torch.stack([slope * up, value], 1)
 
 
-def _setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Tensor) -> None:
+def setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Tensor) -> None:
+    """Keep what the forward pass was given."""
     ctx.save_for_backward(*named(inputs).values())
     ctx.options = keyword_only_inputs
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients of the arguments, in their order."""
     tensors = ctx.saved_tensors
     experts = Experts(tensors[1], tensors[2], *tensors[5:])
     if experts.format != "plain":
@@ -166,8 +159,6 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     needed = (*ctx.needs_input_grad, *(False,) * len(NAMES))
     return tuple(found.get(name) if needed[i] else None for i, name in enumerate(NAMES))
 
-
-moe_prefill.register_autograd(_backward, setup_context=_setup_context)
 
 BACKWARD = torch.ops.nki_lib.moe_prefill_backward.default
 """What the backward pass calls."""

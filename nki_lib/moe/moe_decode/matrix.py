@@ -13,10 +13,10 @@ import nki.isa as nisa
 import nki.language as nl
 from nki_lib.linear.matmul.kernel import spans
 from nki_lib.moe.moe_decode.loading import load_rows
+from nki_lib.moe.widening import multiply_scales, place_codes
 
 PIECE_BYTES = 12288  # of a partition filled by one DMA: long runs, and several of them to an expert
 BLOCK = 32  # elements along the contracted axis that share an MX scale
-SMALLEST_NORMAL_INVERSE = 2.0**126
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Matrix:
         if self.scales is None:
             widen(tile, stored, high - low)
         else:
-            self.multiply_scales(tile, stored, low, high)
+            self.scale_blocks(tile, stored, low, high)
         return tile
 
-    def multiply_scales(self, tile: Any, stored: Any, low: int, high: int) -> None:
+    def scale_blocks(self, tile: Any, stored: Any, low: int, high: int) -> None:
         """tile = elements times the scales of their blocks. Dimensions: tile, stored [128, slabs, F].
 
         The Tensor engine repeats the scale of a block on the partitions of its 32 elements, exactly.
@@ -68,7 +68,7 @@ class Matrix:
                 )
                 for slab in range(row // side * self.packed, (row // side + 1) * self.packed):
                     place = (slice(0, stop - row), slab, slice(first, last))
-                    multiply(tile[place], stored[place], wide, self.packed)
+                    multiply_scales(tile[place], stored[place], wide, self.packed)
 
 
 def widen(tile: Any, stored: Any, rows: int) -> None:
@@ -81,48 +81,20 @@ def widen(tile: Any, stored: Any, rows: int) -> None:
             nisa.tensor_copy(dst=dst, src=src, engine=nisa.engine.vector)
 
 
-def multiply(dst: Any, values: Any, scales: Any, packed: int) -> None:
-    """dst = values * scales; `widen_fp4` leaves fp4 values as multiples of the smallest normal number."""
-    if packed == 1:
-        nisa.tensor_tensor(dst=dst, data1=values, data2=scales, op=nl.multiply)
-        return
-    nisa.scalar_tensor_tensor(
-        dst=dst,
-        data=values,
-        op0=nl.multiply,
-        operand0=SMALLEST_NORMAL_INVERSE,
-        op1=nl.multiply,
-        operand1=scales,
-    )
-
-
 def widen_fp4(data: Any, dtype: Any, rows: int) -> Any:
     """Elements two in a byte as [128, 2 * blocks, F], low halves before high ones, times 2^-126.
 
     Dimensions: data uint8 [128, blocks, F]; `rows` of them are there.
-
-    A code s e e m with the bits e e m at the end of the exponent and the beginning of the mantissa of a bfloat16 or
-    float32 is its value times 2^-126, also where e = 0: there the number below normal is m/2 again.
     """
     side, blocks, width = data.shape
-    word, sign, low = (nl.uint32, 31, 22) if dtype == nl.float32 else (nl.uint16, 15, 6)
+    word = nl.uint32 if dtype == nl.float32 else nl.uint16
     result = nl.ndarray((side, 2 * blocks, width), dtype=dtype, buffer=nl.sbuf)
     for block in range(blocks):
         count = min(nl.tile_size.pmax, rows - block * nl.tile_size.pmax)
         for half in range(2):
             bits = result[:count, 2 * block + half, :].view(word)
-            signs = nl.ndarray((count, width), dtype=word, buffer=nl.sbuf)
-            for dst, mask, place in ((signs, 8, sign - 3), (bits, 7, low)):
-                shift(dst, data[:count, block, :], mask << 4 * half, place - 4 * half)
-            nisa.tensor_tensor(dst=bits, data1=bits, data2=signs, op=nl.bitwise_or)
+            place_codes(bits, data[:count, block, :], half)
     return result
-
-
-def shift(dst: Any, data: Any, mask: int, places: int) -> None:
-    """dst = the masked bits, so many places higher."""
-    nisa.tensor_scalar(
-        dst=dst, data=data, op0=nl.bitwise_and, operand0=mask, op1=nl.left_shift, operand1=places
-    )
 
 
 def make_spread(rows: int, packed: int, dtype: Any) -> Any:
