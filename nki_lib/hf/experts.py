@@ -21,7 +21,8 @@ from nki_lib.moe.moe_prefill.api import moe_prefill
 MOST_TOKENS = 32
 """Up to so many tokens without a gradient go to `moe_decode`."""
 
-_KEPT = "_nki_lib_layout"
+KEPT = "_nki_lib_layout"
+"""Where a module keeps its matrices in the layout of the kernels."""
 
 
 def experts(module: nn.Module) -> Iterator[Replacement]:
@@ -47,32 +48,38 @@ def _activation(module: Any) -> dict[str, Any] | None:
 
 
 def run_experts(
-    module: Any,
-    hidden_states: Tensor,
-    indices: Tensor,
-    weights: Tensor,
-    options: dict[str, Any] | None = None,
+    module: Any, hidden_states: Tensor, indices: Tensor, weights: Tensor, options: dict[str, Any]
 ) -> Tensor:
-    """What Transformers calls: hidden_states [T, H], the chosen experts [T, k] and their weights -> [T, H]."""
-    options = _activation(module) if options is None else options
+    """What Transformers calls: hidden_states [T, H], the chosen experts [T, k] and their weights -> [T, H].
+
+    An expert after the last stands for none, as in Transformers' own loop.
+    """
     gate_up, down, gate_up_bias, down_bias = _matrices(module)
-    training = torch.is_grad_enabled() and any(
-        t.requires_grad for t in (hidden_states, weights, gate_up, down)
-    )
+    given = (hidden_states, weights, *_sources(module))
+    training = torch.is_grad_enabled() and any(t.requires_grad for t in given)
     run = moe_prefill if training or hidden_states.shape[0] > MOST_TOKENS else moe_decode
     biases = {"gate_up_bias": gate_up_bias, "down_bias": down_bias}
-    return run(hidden_states, gate_up, down, weights.to(hidden_states.dtype), indices, **biases, **options)
+    weights = weights.to(hidden_states.dtype)
+    return run(hidden_states, gate_up, down, weights, indices, first_expert=0, **biases, **options)
+
+
+def _sources(module: Any) -> list[Tensor]:
+    """The parameters that the layout of the kernels is made of."""
+    names = ("gate_up_proj", "down_proj", "gate_up_proj_bias", "down_proj_bias")
+    return [getattr(module, name) for name in names[: 4 if module.has_bias else 2]]
 
 
 def _matrices(module: Any) -> tuple[Any, ...]:
     """gate_up [E, H, 2, I], down [E, I, H] and their biases [E, 2, I] and [E, H] or None."""
-    sources = [module.gate_up_proj, module.down_proj]
-    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(s.requires_grad for s in sources)):
+    sources = _sources(module)
+    trained = torch.is_grad_enabled() and any(source.requires_grad for source in sources)
+    if trained or torch.compiler.is_compiling() or any(source.is_inference() for source in sources):
         return _laid_out(module)
     state = [(source.data_ptr(), source._version, source.dtype) for source in sources]
-    kept = module.__dict__.get(_KEPT)
+    kept = module.__dict__.get(KEPT)
     if kept is None or kept[0] != state:
-        kept = module.__dict__[_KEPT] = (state, _laid_out(module))
+        with torch.inference_mode(False), torch.no_grad():  # what is kept may serve a training step later
+            kept = module.__dict__[KEPT] = (state, _laid_out(module))
     return kept[1]
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nki_lib.hf.replacement import ROWS, Replacement, random_rows
+from nki_lib.hf.replacement import ROWS, Replacement, random_rows, untouched
 from nki_lib.linear.matmul.api import matmul
 from nki_lib.linear.mlp.api import mlp
 from nki_lib.lookup.embedding.api import embedding
@@ -36,7 +36,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def activation_of(function: Any) -> str | None:
     """The name of an activation function that some module or function computes, found by its values."""
-    points = torch.linspace(-6.0, 6.0, 97)
+    points = torch.cat((torch.linspace(-6.0, 6.0, 97), torch.linspace(-200.0, 200.0, 81)))
     with torch.no_grad():
         values = function(points)
     for name, known in _ACTIVATIONS.items():
@@ -56,7 +56,11 @@ def norms(module: nn.Module) -> Iterator[Replacement]:
         return
     weight = getattr(module, "weight", None)
     eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    if not type(module).__name__.endswith("RMSNorm") or not isinstance(weight, Tensor) or weight.dim() != 1:
+    if (
+        not type(module).__name__.endswith("RMSNorm")
+        or not isinstance(weight, nn.Parameter)
+        or weight.dim() != 1
+    ):
         return
     eps = torch.finfo(weight.dtype).eps if eps is None else eps
     for offset in (0.0, 1.0):
@@ -95,7 +99,7 @@ def _linear(module: Any, x: Tensor) -> Tensor:
 
 def embeddings(module: nn.Module) -> Iterator[Replacement]:
     """nn.Embedding itself, no subclass of it."""
-    if type(module) is nn.Embedding and module.max_norm is None and not module.scale_grad_by_freq:
+    if type(module) is nn.Embedding and not (module.max_norm or module.scale_grad_by_freq or module.sparse):
         yield Replacement("embedding", _embedding, _few_ids)
 
 
@@ -108,19 +112,24 @@ def _few_ids(module: Any) -> tuple[Tensor]:
 
 
 def mlps(module: nn.Module) -> Iterator[Replacement]:
-    """Gated ones with gate_proj, up_proj and down_proj, plain ones with fc1 and fc2."""
+    """Gated ones with gate_proj, up_proj and down_proj, plain ones with fc1 and fc2, and no other parameters."""
     function = getattr(module, "act_fn", getattr(module, "activation_fn", getattr(module, "act", None)))
     for names in (("up_proj", "down_proj", "gate_proj"), ("fc1", "fc2")):
-        if {name for name, _ in module.named_children()} & set(names) == set(names) and callable(function):
-            parts = [getattr(module, name) for name in names]
-            if all(type(part) is nn.Linear for part in parts):
-                activation = activation_of(function)
-                if activation is not None:
-                    yield Replacement("mlp", partial(_mlp, names=names, activation=activation), _rows_of_mlp)
+        parts = [getattr(module, name, None) for name in names]
+        held = {parameter for part in parts if type(part) is nn.Linear for parameter in part.parameters()}
+        if not all(type(part) is nn.Linear for part in parts) or held != set(module.parameters()):
+            continue
+        activation = activation_of(function) if callable(function) else None
+        if activation is not None:
+            yield Replacement("mlp", partial(_mlp, names=names, activation=activation), _rows_of_mlp)
 
 
 def _mlp(module: Any, x: Tensor, names: tuple[str, ...], activation: str) -> Tensor:
-    up, down, gate = ([getattr(module, name) for name in names] + [None])[:3]
+    parts = [getattr(module, name) for name in names]
+    if not all(type(part) is nn.Linear and untouched(part) for part in parts):  # an adapter has come
+        result: Tensor = type(module).forward(module, x)
+        return result
+    up, down, gate = (parts + [None])[:3]
     gated = {} if gate is None else {"gate": gate.weight, "gate_bias": gate.bias}
     return mlp(
         x, up.weight, down.weight, up_bias=up.bias, down_bias=down.bias, activation=activation, **gated
@@ -145,7 +154,11 @@ def routers(module: nn.Module) -> Iterator[Replacement]:
     dense = partial(_dense, experts=weight.shape[0])
     for options in _scores(module):
         yield Replacement(
-            "matmul, router_topk", partial(_route, options=options), _rows_of_router, dense=dense
+            "matmul, router_topk",
+            partial(_route, options=options),
+            _rows_of_router,
+            dense=dense,
+            loud=False,
         )
 
 
@@ -200,7 +213,9 @@ def mixers(module: nn.Module) -> Iterator[Replacement]:
         forward.__closure__,
     )
     inside.__kwdefaults__ = forward.__kwdefaults__
-    yield Replacement("depthwise_conv1d, selective_scan", inside, _rows_of_mixer, covers=("conv1d",))
+    yield Replacement(
+        "depthwise_conv1d, selective_scan", inside, _rows_of_mixer, covers=("conv1d",), loud=False
+    )
 
 
 def _convolve(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import MethodType, TracebackType
+from functools import partial
+from types import TracebackType
 from typing import Any
 
 from torch import nn
@@ -17,9 +18,9 @@ from torch import nn
 from nki import errors
 from nki_lib import hf
 from nki_lib.hf import modules
-from nki_lib.hf.experts import experts
+from nki_lib.hf.experts import KEPT, experts
 from nki_lib.hf.loss import causal_lm_loss
-from nki_lib.hf.replacement import Replacement, difference
+from nki_lib.hf.replacement import Replacement, difference, obstacle
 
 _OFFERS: dict[str, Callable[[nn.Module], Iterator[Replacement]]] = {
     "moe": experts,
@@ -112,14 +113,26 @@ def swap(model: nn.Module, kinds: Iterable[str]) -> Report:
         )
     report = Report(type(model).__name__)
     try:
-        settled = _swap_attention(model, report) if "attention" in wanted else set()
+        settled = set()
+        for name, part in _models_in(model):
+            if "attention" in wanted:
+                settled |= _swap_attention(name, part, report)
+            if "loss" in wanted:
+                _swap_loss(name, part, report)
         _swap_modules(model, [_OFFERS[kind] for kind in _OFFERS if kind in wanted], settled, report)
-        if "loss" in wanted:
-            _swap_loss(model, report)
     except BaseException:
         report.undo()
         raise
     return report
+
+
+def _models_in(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The model, or what is a model of Transformers inside it: the outermost ones, with the prefix of their names."""
+    inside: set[nn.Module] = set()
+    for name, module in model.named_modules():
+        if module not in inside and hasattr(module, "set_attn_implementation"):
+            inside.update(module.modules())
+            yield f"{name}." if name else "", module
 
 
 def _swap_modules(model: nn.Module, offers: list[Any], settled: set[nn.Module], report: Report) -> None:
@@ -138,24 +151,31 @@ def _swap_modules(model: nn.Module, offers: list[Any], settled: set[nn.Module], 
             if "forward" in module.__dict__:  # somebody's, who may not call the children
                 covered.update(inner for inner in module.modules() if "forward" not in inner.__dict__)
             continue
-        module.forward = MethodType(taken.forward, module)
-        report._undo.append(lambda module=module: module.__dict__.pop("forward", None))
+        module.forward = partial(taken.forward, module)
+        report._undo.append(
+            lambda module=module: [module.__dict__.pop(key, None) for key in ("forward", KEPT)]
+        )
         report.swapped.append(Swapped(name, found, taken.kernel))
-        children = module.children() if taken.covers is None else (getattr(module, c) for c in taken.covers)
-        covered.update(inner for child in children for inner in child.modules())
+        covered.update(_inside(module, taken))
+
+
+def _inside(module: nn.Module, offer: Replacement) -> set[nn.Module]:
+    """The modules that are no longer called."""
+    children = module.children() if offer.covers is None else (getattr(module, c) for c in offer.covers)
+    return {inner for child in children for inner in child.modules()}
 
 
 def _choose(
     module: nn.Module, offers: list[Any], known: dict[Any, Any]
 ) -> tuple[Replacement | None, str | None]:
-    """The first offer that computes the same, or why none does. Modules alike in class and shapes are tried once."""
+    """The first offer that computes the same, or why none does. Modules that are alike are tried once."""
     candidates = [candidate for offer in offers for candidate in offer(module)]
     if not candidates:
         return None, None
-    if "forward" in module.__dict__:
-        return None, "its forward is replaced already"
-    shapes = tuple((n, tuple(p.shape), p.dtype, p.device) for n, p in module.named_parameters())
-    key = (type(module), shapes, tuple(candidate.kernel for candidate in candidates))
+    why = obstacle(module, _inside(module, candidates[0]))
+    if why is not None:
+        return None, why
+    key = _likeness(module)
     if key not in known:
         reasons = []
         for index, candidate in enumerate(candidates):
@@ -169,23 +189,48 @@ def _choose(
     return (None, why) if index < 0 else (candidates[index], None)
 
 
+def _likeness(module: nn.Module) -> tuple[Any, ...]:
+    """Classes, shapes of parameters, and all numbers, words and flags that the module and what is inside it hold."""
+    shapes = tuple((n, tuple(p.shape), p.dtype) for n, p in module.named_parameters())
+    plain = (bool, int, float, str, tuple, list, type(None))
+    facts = [
+        (
+            type(part),
+            sorted(
+                (k, repr(v)) for k, v in part.__dict__.items() if isinstance(v, plain) and k != "training"
+            ),
+        )
+        for part in module.modules()
+    ]
+    return shapes, repr(facts)
+
+
 def _asks_for_attention(module: nn.Module) -> bool:
     """Whether the module's forward looks its attention up in Transformers' interface."""
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
 
 
-def _swap_attention(model: Any, report: Report) -> set[nn.Module]:
+def _dropout_of(layer: Any) -> float:
+    """The dropout of a layer's attention weights, under the names that models give it."""
+    names = ("attention_dropout", "attn_dropout", "attn_pdrop", "attention_probs_dropout_prob", "dropout")
+    found = [getattr(layer, name, 0.0) for name in names]
+    rates = [value.p if isinstance(value, nn.Dropout) else value for value in found]
+    return max(rate for rate in rates if isinstance(rate, (int, float)))
+
+
+def _swap_attention(prefix: str, model: Any, report: Report) -> set[nn.Module]:
     """Tell Transformers, whose layers ask for it; return those that do."""
-    layers = {module: name for name, module in model.named_modules() if _asks_for_attention(module)}
-    if not layers or not hasattr(model, "set_attn_implementation"):
+    layers = {module: prefix + name for name, module in model.named_modules() if _asks_for_attention(module)}
+    if not layers:
         return set()
-    before = model.config._attn_implementation
-    dropout = getattr(
-        model.config, "attention_dropout", getattr(model.config, "attention_probs_dropout_prob", 0)
-    )
-    why = f"attention weights have a dropout of {dropout}" if dropout else None
-    if before == hf.NAME:
+    configs = [m.config for m in model.modules() if hasattr(m, "set_attn_implementation")]
+    before = [(config, config._attn_implementation) for config in configs]
+    why = None
+    if model.training and any(_dropout_of(layer) for layer in layers):
+        rate = max(_dropout_of(layer) for layer in layers)
+        why = f"attention weights have a dropout of {rate}, which our kernels do not compute"
+    if model.config._attn_implementation == hf.NAME:
         why = f'it is set to "{hf.NAME}" already'
     if why is None:
         hf.register()
@@ -200,18 +245,25 @@ def _swap_attention(model: Any, report: Report) -> set[nn.Module]:
         else:
             report.left.append(Left(name, found, why))
     if why is None:
-        report._undo.append(lambda: model.set_attn_implementation(before))
+        report._undo.append(lambda: _set_back(model, before))
     return set(layers)
 
 
-def _swap_loss(model: Any, report: Report) -> None:
+def _set_back(model: Any, before: list[tuple[Any, str]]) -> None:
+    """The implementations of the model and of the models inside it, as they were."""
+    model.set_attn_implementation(before[0][1])
+    for config, name in before:
+        config._attn_implementation = name
+
+
+def _swap_loss(prefix: str, model: Any, report: Report) -> None:
     if getattr(model, "loss_type", None) is None:  # no model that knows a loss of its own
         return
-    function = model.loss_function
+    function, name = model.loss_function, f"{prefix}loss_function"
     found = getattr(function, "__name__", type(function).__name__)
     if found != "ForCausalLMLoss":
         why = "it runs our kernel already" if function is causal_lm_loss else "no kernel for it"
-        report.left.append(Left("loss_function", found, why))
+        report.left.append(Left(name, found, why))
         return
     own = model.__dict__.get("_loss_function")
     model.loss_function = causal_lm_loss
@@ -222,4 +274,4 @@ def _swap_loss(model: Any, report: Report) -> None:
             model.loss_function = own
 
     report._undo.append(back)
-    report.swapped.append(Swapped("loss_function", found, "cross_entropy"))
+    report.swapped.append(Swapped(name, found, "cross_entropy"))

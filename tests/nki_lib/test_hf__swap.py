@@ -106,8 +106,8 @@ def test_kinds() -> None:
 
 
 def test_dropout_keeps_the_attention_as_it_is() -> None:
-    model = decoder("Llama")
-    model.config.attention_dropout = 0.1
+    model = decoder("Llama").train()
+    model.model.layers[1].self_attn.attention_dropout = 0.1
     report = nki_lib.hf.use_kernels(model, ["attention"])
     assert "dropout of 0.1" in str(report) and report.swapped == []
 
