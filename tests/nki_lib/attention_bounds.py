@@ -27,9 +27,59 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nki_lib.attention.flash_attention.reference import attention, masked_scores, with_sinks
+from tests.nki_lib.format_bounds import UNIT, stored
 
-UNIT = 2.0**-24
+
+def sees(q: Tensor, k: Tensor, extras: dict[str, Any]) -> Tensor:
+    """Which queries may see which keys, by their places; the last query stands beside the last key."""
+    place = torch.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2]
+    key = torch.arange(k.shape[2])[None, :]
+    visible = torch.ones(q.shape[0], 1, q.shape[2], k.shape[2], dtype=torch.bool)
+    if extras.get("causal"):
+        visible = visible & (key <= place)
+    if extras.get("window") is not None:
+        visible = visible & (place - key < extras["window"])
+    if extras.get("key_padding_mask") is not None:
+        visible = visible & extras["key_padding_mask"][:, None, None, :]
+    if extras.get("q_segment_ids") is not None:
+        ids = extras["q_segment_ids"][:, :, None], extras["kv_segment_ids"][:, None, :]
+        visible = visible & (ids[0] == ids[1])[:, None]
+    return visible
+
+
+def weighed(q: Tensor, k: Tensor, **extras: Any) -> tuple[Tensor, Tensor]:
+    """The weights [B, Hq, Sq, Sk] of the keys and the log of their denominators [B, Hq, Sq], head by head in float64.
+
+    A power, over the sum of those of the keys that are seen and of the sink; a query that sees nothing weighs nothing.
+    """
+    group, scale = q.shape[1] // k.shape[1], extras.get("scale")
+    scale = q.shape[3] ** -0.5 if scale is None else scale
+    products = [torch.einsum("bqd,bkd->bqk", q[:, h], k[:, h // group]) for h in range(q.shape[1])]
+    scores = scale * torch.stack(products, 1)
+    if extras.get("softcap") is not None:
+        scores = extras["softcap"] * torch.tanh(scores / extras["softcap"])
+    if extras.get("bias") is not None:
+        scores = scores + extras["bias"]
+    scores = torch.where(sees(q, k, extras), scores, float("-inf"))
+    top = scores.detach().amax(-1, keepdim=True)
+    sinks = extras.get("sinks")
+    if sinks is not None:
+        sinks = sinks[:, None, None]
+        top = torch.maximum(top, sinks.detach())
+    top = torch.where(top == float("-inf"), 0.0, top)
+    powers = torch.exp(scores - top)
+    total = powers.sum(-1, keepdim=True)
+    total = total if sinks is None else total + torch.exp(sinks - top)
+    weights = powers / torch.where(total == 0, 1.0, total)
+    return weights, (top + torch.log(total))[..., 0]
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, **extras: Any) -> Tensor:
+    """Sums of the rows of v with the weights, in float64; zeros of what sees nothing."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        return torch.zeros_like(q)
+    weights, group = weighed(q, k, **extras)[0], q.shape[1] // k.shape[1]
+    return torch.stack([weights[:, h] @ v[:, h // group] for h in range(q.shape[1])], 1)
 
 
 def widened(extras: dict[str, Any]) -> dict[str, Any]:
@@ -56,16 +106,15 @@ def exact_and_bound(
 ) -> tuple[Tensor, Tensor]:
     """The result in float64, and what each element may be off by."""
     depth, keys = q.shape[3], k.shape[2]
-    narrow = torch.finfo(q.dtype)
-    stored = narrow.eps / 2
+    step = torch.finfo(q.dtype).eps / 2
     extras = widened(extras) | {"causal": causal, "scale": scale}
-    exact = attention(q.double(), k.double(), v.double(), **extras)
+    exact = attended(q.double(), k.double(), v.double(), **extras)
     if exact.numel() == 0 or keys == 0:
         return exact, torch.zeros_like(exact)
     weight = (4 * depth**0.5 + 3) * UNIT * magnitude_of(q, k, extras) + 12 * UNIT
     sums = 8 * keys**0.5 * UNIT + 2 * UNIT
-    mixed = attention(q.double(), k.double(), v.double().abs(), **extras)
-    return exact, (2 * weight + sums + stored) * mixed + stored * exact.abs() + narrow.tiny
+    mixed = attended(q.double(), k.double(), v.double().abs(), **extras)
+    return exact, stored(exact, (2 * weight + sums + step) * mixed, q.dtype)
 
 
 def gradients_and_bounds(
@@ -74,13 +123,11 @@ def gradients_and_bounds(
     """The gradients of q, k and v in float64, and what each element may be off by."""
     extras, narrow = widened(extras), torch.finfo(q.dtype)
     leaves = [x.detach().double().requires_grad_() for x in (q, k, v)]
-    exact = torch.autograd.grad(attention(*leaves, **extras), leaves, grad.double())
+    exact = torch.autograd.grad(attended(*leaves, **extras), leaves, grad.double())
     wide = [x.detach().double().abs() for x in (q, k, v, grad)]
     group, scale = q.shape[1] // k.shape[1], extras.get("scale")
     keys, values = (x.repeat_interleave(group, 1) for x in wide[1:3])
-    sinks = extras.pop("sinks", None)
-    scores = masked_scores(q.detach().double(), k.detach().double(), **extras)
-    weights = with_sinks(scores, sinks).softmax(-1)[..., : k.shape[2]].nan_to_num()
+    weights = weighed(q.detach().double(), k.detach().double(), **extras)[0]
     lengths = q.shape[3] ** 0.5 + k.shape[2] ** 0.5 + (group * q.shape[2]) ** 0.5
     relative = 4 * ((4 * q.shape[3] ** 0.5 + 3) * UNIT * magnitude_of(q, k, extras) + 12 * UNIT)
     relative = relative + 8 * lengths * UNIT + 4 * narrow.eps / 2
@@ -94,4 +141,4 @@ def gradients_and_bounds(
     ]
     shape = (*k.shape[:2], group, *k.shape[2:])
     bounds[1:] = [x.reshape(shape).sum(2) for x in bounds[1:]]
-    return [(e, b + narrow.eps / 2 * e.abs() + narrow.tiny) for e, b in zip(exact, bounds)]
+    return [(e, stored(e, b, q.dtype)) for e, b in zip(exact, bounds)]

@@ -1,6 +1,6 @@
 """How far normalised rows may be from the exact result, element by element, derived from the number formats.
 
-Write u = 2^-24 for the unit roundoff of float32, w for that of the rows' type. As in `attention_bounds.py`, a sum of n
+Write u = 2^-24 for the unit roundoff of float32, w for that of the rows' type. As in `format_bounds.py`, a sum of n
 rounded terms is off by less than 4 sqrt(n) u times the sum of magnitudes.
 
 * A root of a mean of squares, and the products after it: t = (4 sqrt(H) + 16) u of the normalised row.
@@ -20,19 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.nki_lib.projection_bounds import UNIT, stored
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+from tests.nki_lib.format_bounds import UNIT, stored, wide
 
 
 def relative(width: int) -> float:
     """t: what statistics of so many columns and the products after them may be off by."""
     return (4 * width**0.5 + 16) * UNIT
-
-
-def wide(tensor: Tensor | None) -> Tensor | None:
-    """The tensor in float64, without its gradient."""
-    return None if tensor is None else tensor.detach().double()
 
 
 def rms_exact(rows: Tensor, weight: Tensor | None, eps: float, offset: float) -> Tensor:

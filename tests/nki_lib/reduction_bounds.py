@@ -1,6 +1,6 @@
 """How far softmax, running sums and routers may be from the exact result, derived from the number formats.
 
-Write u = 2^-24 for the unit roundoff of float32. As in `projection_bounds.py`, a sum of n rounded terms is off by less
+Write u = 2^-24 for the unit roundoff of float32. As in `format_bounds.py`, a sum of n rounded terms is off by less
 than 4 sqrt(n) u times the sum of magnitudes, and a result is stored with the roundoff of its type.
 
 * exp(x - top): the difference is rounded, which changes the power by u |x - top|; exp itself costs a few u.
@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tests.nki_lib.projection_bounds import UNIT, stored
+from tests.nki_lib.format_bounds import UNIT, stored
 
 
 def softmax_error(x: Tensor, exact: Tensor, dim: int) -> Tensor:

@@ -1,6 +1,6 @@
 """How far convolutions and scans may be from the exact result, element by element, derived from the number formats.
 
-Write u = 2^-24 for the unit roundoff of float32. As in `projection_bounds.py`, a sum of n rounded terms is off by less
+Write u = 2^-24 for the unit roundoff of float32. As in `format_bounds.py`, a sum of n rounded terms is off by less
 than 4 sqrt(n) u times the sum of magnitudes, and a result is stored with the roundoff of its type.
 
 Convolution, K taps: (4 sqrt(K) + 4) u of sum |w x| + |bias|. |silu'| < 1.1 and |silu''| <= 1/2, a function costs 4 u.
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.nki_lib.projection_bounds import UNIT, product_error
+from tests.nki_lib.format_bounds import UNIT, product_error
 
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int]) -> Tensor:
@@ -66,7 +66,7 @@ class ScanError:
             before, state = decay * state, decay * state + s * b
             error = decay * error + (r + 2 * UNIT) * before.abs()
             error = error + b.abs() * es + 2 * UNIT * (s * b).abs() + UNIT * state.abs()
-            self.worst = max(self.worst, float(r.max()) if r.numel() else 0.0)
+            self.worst = max(self.worst, float(r.detach().max()) if r.numel() else 0.0)
             products = state * C[:, None, :, t]
             ys.append(products.sum(-1))
             of_sum = (4 * A.shape[1] ** 0.5 + 4) * UNIT * products.abs().sum(-1)

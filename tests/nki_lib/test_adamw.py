@@ -16,9 +16,8 @@ from nki import errors  # noqa: E402
 from nki_lib.optimizer.adamw import op  # noqa: E402
 from nki_lib.optimizer.adamw.api import AdamW, adamw  # noqa: E402
 from nki_lib.optimizer.adamw.kernel import adamw as kernel  # noqa: E402
-from nki_lib.optimizer.adamw.reference import adamw as reference  # noqa: E402
+from tests.nki_lib.format_bounds import UNIT, stored  # noqa: E402
 
-UNIT = 2.0**-24
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 
 
@@ -26,10 +25,16 @@ def random(*shape: int, dtype: Any = F32, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape) + seed)).to(dtype)
 
 
-def stored(exact: Tensor, error: Tensor, dtype: Any) -> Tensor:
-    """The bound of a result in `dtype` that was off by `error` before it was stored."""
-    narrow = torch.finfo(dtype)
-    return error * (1 + narrow.eps) + narrow.eps / 2 * exact.abs() + narrow.tiny
+def exactly(tensors: list[Tensor], step: int, options: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+    """New parameter and moments in float64, in the order in which Loshchilov and Hutter write a step."""
+    param, grad, first, second = (t.detach().double() for t in tensors)
+    lr, (beta1, beta2) = options.get("lr", 1e-3), options.get("betas", (0.9, 0.999))
+    grad = grad / options.get("grad_scale", 1.0)
+    first = first + (1 - beta1) * (grad - first)
+    second = second + (1 - beta2) * (grad * grad - second)
+    unbiased = first / (1 - beta1**step), second / (1 - beta2**step)
+    update = unbiased[0] / (torch.sqrt(unbiased[1]) + options.get("eps", 1e-8))
+    return param - lr * (update + options.get("weight_decay", 1e-2) * param), first, second
 
 
 def check(tensors: list[Tensor], step: int, **options: Any) -> None:
@@ -39,9 +44,9 @@ def check(tensors: list[Tensor], step: int, **options: Any) -> None:
     root carries the relative error of the root, half of the second moment's, and 10 u; what is cancelled in the first
     moment counts with its full magnitude. The parameter adds 4 u of both its terms.
     """
-    param, grad, first, _ = wide = [t.detach().double() for t in tensors]
+    param, grad, first, _ = (t.detach().double() for t in tensors)
+    moved, new_first, new_second = exactly(tensors, step, options)
     adamw(*tensors, step, **options)
-    moved, new_first, new_second = reference(*wide, step, **options)
     lr, (beta1, beta2) = options.get("lr", 1e-3), options.get("betas", (0.9, 0.999))
     scale = abs(options.get("grad_scale", 1.0))
     of_first = 6 * UNIT * (beta1 * first.abs() + (1 - beta1) * grad.abs() / scale)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from nki_lib.reduction.cumsum.api import cumsum  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES  # noqa: E402
 from tests.nki_lib.reduction_bounds import sum_bound  # noqa: E402
-from tests.nki_lib.test_softmax import DTYPES, LAYOUTS, random  # noqa: E402
+from tests.nki_lib.test_softmax import LAYOUTS, random  # noqa: E402
 
 
 def exactly(x: Tensor, dim: int, reverse: bool) -> Tensor:

@@ -15,9 +15,9 @@ from torch.nn import functional  # noqa: E402
 
 from nki_lib.sequence.depthwise_conv1d.api import depthwise_conv1d  # noqa: E402
 from nki_lib.sequence.depthwise_conv1d.reference import depthwise_conv1d as reference  # noqa: E402
-from tests.nki_lib.projection_bounds import UNIT, product_error, stored, wide  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, UNIT, product_error, stored, wide  # noqa: E402
 from tests.nki_lib.sequence_bounds import convolution, convolution_error, slope_error  # noqa: E402
-from tests.nki_lib.test_softmax import DTYPES, LAYOUTS, random  # noqa: E402
+from tests.nki_lib.test_softmax import LAYOUTS, random  # noqa: E402
 
 
 def check(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Any, padding: Any) -> Tensor:

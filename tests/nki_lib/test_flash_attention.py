@@ -15,8 +15,7 @@ from torch import Tensor  # noqa: E402
 import nki_lib  # noqa: E402
 from nki_lib.attention.flash_attention import loading, order  # noqa: E402
 from tests.nki_lib.attention_bounds import exact_and_bound  # noqa: E402
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+from tests.nki_lib.format_bounds import DTYPES  # noqa: E402
 
 
 def inputs(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -74,22 +76,29 @@ class RelativeAttention(nn.Module):
         return x + self.output(mixed.transpose(1, 2).flatten(2))
 
 
-def trained(with_kernels: bool) -> tuple[list[float], Tensor]:
+def trained(with_kernels: bool, dtype: Any = torch.float32) -> tuple[Tensor, Tensor]:
     """The losses of twenty steps towards the row three places before, and the numbers of the distances after them."""
     torch.manual_seed(0)
-    model = RelativeAttention()
+    model = RelativeAttention().to(dtype)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
-    x, losses = random(2, 24, 32), []
+    x, losses = random(2, 24, 32, dtype=dtype), []
     for _ in range(20):
         loss = ((model(x, with_kernels) - x.roll(3, 1)) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, model.distances.weight.detach()
+    return torch.tensor(losses).double(), model.distances.weight.detach().double()
 
 
 def test_a_relative_position_bias_is_trained_as_by_pytorch() -> None:
-    (ours, table), (theirs, expected) = trained(True), trained(False)
-    assert all(abs(a - b) < 1e-3 for a, b in zip(ours, theirs)) and ours[-1] < 0.8 * ours[0]
-    assert torch.allclose(table, expected, atol=1e-2)
+    """No further from training in float64 than PyTorch's own float32, but for a factor.
+
+    How much an error of one step grows in those after it is a property of the model, so PyTorch's run measures it. The
+    kernel rounds at the same places but for sums in another order, and rounding errors of one size may add up to
+    several times as much once as another time: 8 allows for that.
+    """
+    ours, theirs, exact = trained(True), trained(False), trained(False, torch.float64)
+    assert ours[0][-1] < 0.8 * ours[0][0]
+    for mine, yours, true in zip(ours, theirs, exact):
+        assert (mine - true).abs().max() <= 8 * (yours - true).abs().max()

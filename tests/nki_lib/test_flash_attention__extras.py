@@ -13,10 +13,8 @@ from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from nki_lib.attention.flash_attention.api import flash_attention  # noqa: E402
-from nki_lib.attention.flash_attention.reference import log_sum_exp  # noqa: E402
-from tests.nki_lib.attention_bounds import UNIT, exact_and_bound, magnitude_of, widened  # noqa: E402
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+from tests.nki_lib.attention_bounds import exact_and_bound, magnitude_of, weighed, widened  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, UNIT  # noqa: E402
 
 
 def inputs(
@@ -37,7 +35,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, **extras: Any) 
     error = (found.double() - exact).abs()
     assert (error <= bound).all(), f"{(error / bound).max():.2f} times the bound"
     everything = widened(extras) | {"causal": causal, "scale": scale}
-    exact = log_sum_exp(q.double(), k.double(), **everything)
+    exact = weighed(q.double(), k.double(), **everything)[1]
     size = magnitude_of(q, k, everything)[..., 0] + exact.abs().nan_to_num(posinf=0.0)
     bound = (4 * q.shape[3] ** 0.5 + 4 * k.shape[2] ** 0.5 + 12) * UNIT * (1 + size)
     assert ((lse == exact) | ((lse - exact).abs() <= bound)).all()

@@ -1,4 +1,4 @@
-"""Gradients of flash attention: against float64 autograd of the reference, in eager mode, compiled, under autocast."""
+"""Gradients of flash attention: against float64 autograd, in eager mode, compiled, under autocast."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch import Tensor  # noqa: E402
 import nki_lib  # noqa: E402
 from nki_lib.attention.flash_attention import launches  # noqa: E402
 from nki_lib.attention.flash_attention.api import flash_attention  # noqa: E402
-from nki_lib.attention.flash_attention.reference import attention, log_sum_exp  # noqa: E402
-from tests.nki_lib.attention_bounds import gradients_and_bounds  # noqa: E402
-from tests.nki_lib.test_flash_attention__extras import DTYPES, extras, inputs  # noqa: E402
+from tests.nki_lib.attention_bounds import attended, gradients_and_bounds, weighed  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES  # noqa: E402
+from tests.nki_lib.test_flash_attention__extras import extras, inputs  # noqa: E402
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, **chosen: Any) -> list[Tensor]:
@@ -104,8 +104,8 @@ def test_sinks_and_log_sum_exp(causal: bool) -> None:
     out, lse = flash_attention(*leaves[:3], causal=causal, sinks=leaves[3], return_lse=True)
     weights = torch.randn(out.shape)
     found = torch.autograd.grad((out * weights).sum() + (lse * weights[..., 0]).sum(), leaves)
-    out = attention(*wide[:3], causal=causal, sinks=wide[3])
-    lse = log_sum_exp(*wide[:2], causal=causal, sinks=wide[3])
+    out = attended(*wide[:3], causal=causal, sinks=wide[3])
+    lse = weighed(*wide[:2], causal=causal, sinks=wide[3])[1]
     exact = torch.autograd.grad((out * weights).sum() + (lse * weights[..., 0]).sum(), wide)
     for mine, theirs in zip(found, exact):
         assert torch.allclose(mine.double(), theirs, rtol=1e-5, atol=2e-6 * 90**0.5)
@@ -116,7 +116,7 @@ def test_only_the_log_sum_exp_is_used() -> None:
     _, lse = flash_attention(*leaves, return_lse=True)
     found = torch.autograd.grad(lse.sum(), leaves[:2])
     wide = [x.detach().double().requires_grad_() for x in leaves[:2]]
-    exact = torch.autograd.grad(log_sum_exp(*wide).sum(), wide)
+    exact = torch.autograd.grad(weighed(*wide)[1].sum(), wide)
     assert all(torch.allclose(a.double(), b, atol=1e-5) for a, b in zip(found, exact))
 
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from nki import errors  # noqa: E402
 from nki_lib.attention.flash_attention.api import flash_attention  # noqa: E402
 from nki_lib.attention.flash_attention.kernel import flash_attention as kernel  # noqa: E402
-from nki_lib.attention.flash_attention.reference import attention  # noqa: E402
+from tests.nki_lib.attention_bounds import attended  # noqa: E402
 from tests.source_tree import ROOT  # noqa: E402
 
 
@@ -58,7 +58,7 @@ def test_compiles_as_one_graph_for_all_lengths() -> None:
     compiled = torch.compile(block, fullgraph=True, backend=backend, dynamic=True)
     for batch, length in ((3, 20), (5, 33), (6, 130)):
         q, k = random(batch, 4, length, 16), random(batch, 2, length, 16)
-        assert torch.allclose(compiled(q, k, k), attention(q * 2, k, k, causal=True) + 1, atol=1e-5)
+        assert torch.allclose(compiled(q, k, k), attended(q * 2, k, k, causal=True) + 1, atol=1e-5)
     assert len(graphs) == 1
     torch._dynamo.reset()
 
@@ -72,7 +72,7 @@ def test_compiles_with_fake_tensors() -> None:
         backend="aot_eager",
     )
     q = random(1, 12, 2, 8).transpose(1, 2)
-    expected = attention(q, q, q).transpose(1, 2).reshape(1, 12, 16)
+    expected = attended(q, q, q).transpose(1, 2).reshape(1, 12, 16)
     assert torch.allclose(compiled(q), expected, atol=1e-5)
     torch._dynamo.reset()
 

@@ -17,9 +17,7 @@ from torch.nn.attention.flex_attention import flex_attention as pytorch_flex_att
 from nki_lib.attention.flex_attention import recipes  # noqa: E402
 from nki_lib.attention.flex_attention.api import flex_attention  # noqa: E402
 from nki_lib.attention.flex_attention.reference import attention  # noqa: E402
-from tests.nki_lib.attention_bounds import UNIT  # noqa: E402
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+from tests.nki_lib.format_bounds import DTYPES, UNIT  # noqa: E402
 
 
 def inputs(

@@ -16,7 +16,8 @@ from nki_lib.norm.blocks import PART, ROW_BYTES  # noqa: E402
 from nki_lib.norm.layer_norm.api import layer_norm  # noqa: E402
 from nki_lib.norm.layer_norm.kernel import layer_norm as kernel  # noqa: E402
 from nki_lib.norm.layer_norm.reference import layer_norm as reference  # noqa: E402
-from tests.nki_lib.norm_bounds import DTYPES, layer_bound, layer_exact, relative, wide  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, wide  # noqa: E402
+from tests.nki_lib.norm_bounds import layer_bound, layer_exact, relative  # noqa: E402
 
 EPS = 1e-5
 

@@ -23,12 +23,11 @@ from nki_lib.linear.matmul_mx.kernel import matmul_mx as kernel  # noqa: E402
 from nki_lib.linear.matmul_mx.reference import matmul_mx as reference  # noqa: E402
 from nki_lib.quantization.quantize.api import quantize  # noqa: E402
 from nki_lib.quantization.tensors import NIBBLES  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, product_error, stored  # noqa: E402
 from tests.nki_lib.narrow_formats import LAYOUTS, decoded, quantized_blocks  # noqa: E402
-from tests.nki_lib.projection_bounds import product_error, stored  # noqa: E402
 
 FORMATS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1")
 TYPES = dict(zip(FORMATS, (torch.float8_e4m3fn, torch.float8_e5m2, NIBBLES)))
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def exact_factor(rows: int, depth: int, format: str) -> tuple[Tensor, Tensor, Any]:

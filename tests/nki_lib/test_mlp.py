@@ -22,8 +22,8 @@ from torch.nn import functional  # noqa: E402
 from nki_lib.linear.mlp.activations import FUNCTIONS  # noqa: E402
 from nki_lib.linear.mlp.api import mlp  # noqa: E402
 from nki_lib.linear.mlp.kernel import mlp as kernel  # noqa: E402
-from tests.nki_lib.norm_bounds import DTYPES, layer_bound, layer_exact, rms_bound, rms_exact, wide  # noqa: E402
-from tests.nki_lib.projection_bounds import UNIT, stored  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, UNIT, stored, wide  # noqa: E402
+from tests.nki_lib.norm_bounds import layer_bound, layer_exact, rms_bound, rms_exact  # noqa: E402
 
 EPS = 1e-5
 ACT: dict[str, Any] = {

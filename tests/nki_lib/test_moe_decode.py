@@ -1,4 +1,4 @@
-"""moe_decode against a loop over tokens and choices in float64; bounds are derived in `moe_prefill_bounds.py`."""
+"""moe_decode against a loop over tokens and choices in float64; bounds are derived in `moe_bounds.py`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import strategies as st  # noqa: E402
 from nki_lib.moe.activations import ACTIVATIONS  # noqa: E402
 from nki_lib.moe.moe_decode.api import moe_decode  # noqa: E402
 from nki_lib.moe.moe_prefill.api import moe_prefill  # noqa: E402
-from tests.nki_lib.moe_prefill_bounds import by_block, by_channel, exact  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES  # noqa: E402
+from tests.nki_lib.moe_bounds import by_block, by_channel, exact  # noqa: E402
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SIZES = [(1, 1, 1, 8, 8), (1, 9, 3, 64, 24), (3, 4, 4, 40, 24), (16, 5, 2, 136, 130), (33, 9, 3, 130, 20)]
 STYLES = ("auto", "chosen", "all")
 

@@ -14,7 +14,7 @@ from nki import errors  # noqa: E402
 from nki_lib.moe.moe_decode import api, op  # noqa: E402
 from nki_lib.moe.moe_decode.api import moe_decode  # noqa: E402
 from nki_lib.moe.operator import OPTIONS  # noqa: E402
-from tests.nki_lib.moe_prefill_bounds import exact  # noqa: E402
+from tests.nki_lib.moe_bounds import exact  # noqa: E402
 
 OPS = torch.ops.nki_lib
 T, E, K, H, I, SHARED = 6, 3, 2, 32, 40, 16  # noqa: E741

@@ -13,9 +13,9 @@ from hypothesis import strategies as st  # noqa: E402
 
 from nki_lib.moe.activations import ACTIVATIONS  # noqa: E402
 from nki_lib.moe.moe_prefill.api import moe_prefill  # noqa: E402
-from tests.nki_lib.moe_prefill_bounds import by_block, by_channel, exact  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES  # noqa: E402
+from tests.nki_lib.moe_bounds import by_block, by_channel, exact  # noqa: E402
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SIZES = [(1, 1, 1, 8, 8), (3, 4, 4, 40, 24), (70, 5, 2, 136, 130), (200, 3, 1, 64, 160), (33, 9, 3, 130, 20)]
 
 
@@ -106,6 +106,20 @@ def test_mx(kind: str, named: bool) -> None:
         if kind == "fp4":
             gate_up, down = (t.view(torch.float4_e2m1fn_x2) for t in (gate_up, down))
     compare((x, gate_up, down, *routing), wide, gate_up_scale=scales[0], down_scale=scales[1])
+
+
+def test_mx_beyond_float16() -> None:
+    """Weights that float16 could not hold, beside tokens and results that it holds."""
+    x, _, _, *routing = call((20, 3, 2, 160, 96), torch.float16)
+    bits = torch.randint(
+        0, 256, (3, 80, 2, 96), generator=torch.Generator().manual_seed(1), dtype=torch.uint8
+    )
+    gate_up, down = bits, bits.flatten(1)[:, : 48 * 160].reshape(3, 48, 160)
+    scales = torch.full((3, 5, 2, 96), 127 + 15).byte(), torch.full((3, 3, 160), 127 - 10).byte()
+    wide = by_block(gate_up.flatten(2), scales[0].flatten(2)).view(3, 160, 2, 96), by_block(down, scales[1])
+    assert wide[0].max() > torch.finfo(torch.float16).max
+    arguments = (x * 2.0**-16, gate_up, down, *routing)
+    assert compare(arguments, wide, gate_up_scale=scales[0], down_scale=scales[1]).any()
 
 
 @pytest.mark.parametrize("chosen", ["one expert", "nobody but the last", "all", "the same twice"])

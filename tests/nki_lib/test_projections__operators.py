@@ -15,10 +15,9 @@ from nki_lib.attention.output_projection import api as output_api  # noqa: E402
 from nki_lib.attention.output_projection.api import output_projection  # noqa: E402
 from nki_lib.attention.qkv_projection import api as qkv_api  # noqa: E402
 from nki_lib.attention.qkv_projection.api import qkv_projection  # noqa: E402
-from nki_lib.attention.qkv_projection.reference import qkv_projection as qkv_reference  # noqa: E402
 from nki_lib.attention.rope import api as rope_api  # noqa: E402
 from nki_lib.attention.rope.api import rope  # noqa: E402
-from nki_lib.attention.rope.reference import rope as rope_reference  # noqa: E402
+from tests.nki_lib.projection_bounds import projected, rotated  # noqa: E402
 
 OPS = torch.ops.nki_lib
 SCHEMAS = {
@@ -69,11 +68,11 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, angles: Tensor) -> Tensor:
         """[B, S, 6] -> [B, S, 6]."""
-        project = qkv_projection if self.ours else qkv_reference
+        project = qkv_projection if self.ours else projected
         cos, sin = angles.cos(), angles.sin()
         options = {"norm_weight": self.norm, "cos": cos, "sin": sin}
         q, k, v = project(x, self.weight, self.bias, num_heads=2, num_kv_heads=1, **options)
-        turn = rope if self.ours else rope_reference
+        turn = rope if self.ours else rotated
         attn = turn(q, cos, sin, interleaved=True) * k + v
         if not self.ours:
             return x + attn.transpose(1, 2).flatten(2) @ self.merge.mT

@@ -16,10 +16,9 @@ from nki import errors  # noqa: E402
 from nki_lib.attention.qkv_projection import normalising  # noqa: E402
 from nki_lib.attention.qkv_projection.api import qkv_projection  # noqa: E402
 from nki_lib.attention.qkv_projection.kernel import qkv_projection as kernel  # noqa: E402
-from nki_lib.attention.qkv_projection.reference import qkv_projection as reference  # noqa: E402
-from tests.nki_lib.projection_bounds import qkv_bounds, wide  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, wide  # noqa: E402
+from tests.nki_lib.projection_bounds import projected, qkv_bounds  # noqa: E402
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 Call = tuple[tuple[Tensor, Tensor, Tensor | None], dict[str, Any]]
 
 
@@ -60,7 +59,7 @@ def widened(options: dict[str, Any]) -> dict[str, Any]:
 def check(tensors: Any, options: dict[str, Any]) -> tuple[Tensor, ...]:
     """Run the operator, compare with float64 within the derived bound, return the results."""
     found = qkv_projection(*tensors, **options)
-    exact = reference(*(wide(t) for t in tensors), **widened(options))
+    exact = projected(*(wide(t) for t in tensors), **widened(options))
     for mine, true, bound in zip(found, exact, qkv_bounds(exact, *tensors, options)):
         assert mine.shape == true.shape and mine.dtype == tensors[0].dtype and mine.is_contiguous()
         assert ((mine.double() - true).abs() <= bound).all()
@@ -131,7 +130,7 @@ def test_gradients_against_float64(fused: dict[str, Any], dtype: Any) -> None:
         None if t is None else wide_leaves[id(t)] for t in (x, weight, bias, norm)
     )
     found = qkv_projection(x, weight, bias, norm_weight=norm, **options)
-    true = reference(x64, weight64, bias64, norm_weight=norm64, **widened(options))
+    true = projected(x64, weight64, bias64, norm_weight=norm64, **widened(options))
     grads = [torch.randn(t.shape, generator=torch.Generator().manual_seed(1)).to(dtype) for t in found]
     mine = torch.autograd.grad(found, leaves, grads)
     theirs = torch.autograd.grad(true, exact, [g.double() for g in grads])

@@ -16,7 +16,8 @@ from nki_lib.norm.blocks import PART, ROW_BYTES  # noqa: E402
 from nki_lib.norm.rms_norm.api import rms_norm  # noqa: E402
 from nki_lib.norm.rms_norm.kernel import rms_norm as kernel  # noqa: E402
 from nki_lib.norm.rms_norm.reference import rms_norm as reference  # noqa: E402
-from tests.nki_lib.norm_bounds import DTYPES, relative, rms_bound, rms_exact, wide  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, wide  # noqa: E402
+from tests.nki_lib.norm_bounds import relative, rms_bound, rms_exact  # noqa: E402
 
 EPS = 1e-5
 

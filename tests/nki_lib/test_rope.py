@@ -13,11 +13,9 @@ from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from nki_lib.attention.rope.api import rope  # noqa: E402
-from nki_lib.attention.rope.reference import rope as reference  # noqa: E402
 from nki_lib.common import rows  # noqa: E402
-from tests.nki_lib.projection_bounds import rotation_error, stored, wide  # noqa: E402
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+from tests.nki_lib.format_bounds import DTYPES, stored, wide  # noqa: E402
+from tests.nki_lib.projection_bounds import rotated, rotation_error  # noqa: E402
 
 
 def random(*shape: int, dtype: Any = torch.float32) -> Tensor:
@@ -28,7 +26,7 @@ def check(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Ten
     """Run the operator, compare with float64 within the derived bound, return the result."""
     found = rope(x, cos, sin, interleaved=interleaved)
     assert found.shape == x.shape and found.dtype == x.dtype and found.is_contiguous()
-    exact = reference(wide(x), wide(cos), wide(sin), interleaved=interleaved)
+    exact = rotated(wide(x), wide(cos), wide(sin), interleaved)
     error = rotation_error(wide(x), torch.zeros_like(exact), cos, sin, interleaved)
     assert ((found.double() - exact).abs() <= stored(exact, error, x.dtype)).all()
     return found
@@ -83,7 +81,7 @@ def test_special_values_as_in_pytorch(value: float) -> None:
     for interleaved in (False, True):
         x, (cos, sin) = random(1, 1, 6, 8), tables(0, 6, 8)
         x[0, 0, 2, 3] = value
-        expected = reference(x, cos, sin, interleaved=interleaved)
+        expected = rotated(wide(x), wide(cos), wide(sin), interleaved).float()
         found = rope(x, cos, sin, interleaved=interleaved)
         assert torch.allclose(found, expected, rtol=1e-6, equal_nan=True)
 
@@ -96,7 +94,7 @@ def test_gradients_against_float64(batch: int, width: int, interleaved: bool) ->
     ours = [t.clone().requires_grad_() for t in inputs]
     exact = [t.double().requires_grad_() for t in inputs]
     found = torch.autograd.grad(rope(*ours, interleaved=interleaved), ours, grad)
-    expected = torch.autograd.grad(reference(*exact, interleaved=interleaved), exact, grad.double())
+    expected = torch.autograd.grad(rotated(*exact, interleaved), exact, grad.double())
     for mine, true in zip(found, expected):
         assert mine.dtype == torch.float32 and torch.allclose(mine.double(), true, rtol=2e-6, atol=1e-5)
 
@@ -106,7 +104,7 @@ def test_gradient_of_the_gradient() -> None:
     sin.requires_grad_()
     (first,) = torch.autograd.grad(rope(x, cos, sin).square().sum(), x, create_graph=True)
     (found,) = torch.autograd.grad(first.sum(), sin)
-    (true,) = torch.autograd.grad(reference(x, cos, sin).square().sum(), x, create_graph=True)
+    (true,) = torch.autograd.grad(rotated(x, cos, sin).square().sum(), x, create_graph=True)
     assert torch.allclose(found, torch.autograd.grad(true.sum(), sin)[0], atol=1e-4)
 
 
@@ -116,6 +114,6 @@ def test_gradient_in_narrow_types(dtype: Any) -> None:
     grad = random(1, 2, 9, 8, dtype=dtype)
     wide_x = x.detach().double().requires_grad_()
     (found,) = torch.autograd.grad(rope(x, cos, sin), x, grad)
-    (true,) = torch.autograd.grad(reference(wide_x, cos.double(), sin.double()), wide_x, grad.double())
+    (true,) = torch.autograd.grad(rotated(wide_x, cos.double(), sin.double()), wide_x, grad.double())
     assert found.dtype == dtype
     assert ((found.double() - true).abs() <= torch.finfo(dtype).eps * true.abs() + 1e-5).all()

@@ -13,9 +13,8 @@ from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from nki_lib.moe.router_topk.api import router_topk  # noqa: E402
-from tests.nki_lib.projection_bounds import UNIT, stored  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, UNIT, stored  # noqa: E402
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 INFINITY = float("inf")
 
 
@@ -160,17 +159,25 @@ def test_gradients_against_float64(options: dict[str, Any]) -> None:
     assert torch.allclose(*both, atol=1e-7)
 
 
-@pytest.mark.filterwarnings("ignore:Input #0 requires gradient")
-def test_gradcheck() -> None:
-    """Finite differences in float32, whose error is about the root of its roundoff."""
-    x = torch.linspace(-1, 1, 12).reshape(2, 6).sin().requires_grad_()
-    for options in ({"score": "softmax"}, {"score": "sigmoid", "scale": 2.0}):
+@pytest.mark.parametrize("options", [*OPTIONS, GROUPED], ids=str)
+def test_whole_jacobians(options: dict[str, Any]) -> None:
+    """One output after the other, in float64 by autograd of the formulas in `exactly`.
 
-        def weighed(x: Tensor, options: Any = options) -> tuple[Tensor, Tensor, Tensor]:
-            weights, _, balance, z = router_topk(x, 2, return_losses=True, **options)
-            return weights, balance, z
-
-        assert torch.autograd.gradcheck(weighed, (x,), eps=1e-3, atol=5e-3, rtol=5e-3)
+    The derivative of a share y_j by x_i, y_j (1 or 0 - y_i), has three factors below 1 that are off by r, the
+    (2 max |x - top| + 4 sqrt(E) + 16) u of `check`: 3 r, times the scale. The balance is E times a mean of shares; of
+    z it is 2 log sum y_i over two tokens, and |log sum| <= 1 + z.
+    """
+    x = (torch.linspace(-3, 3, 24).reshape(2, 12) * 7).sin().requires_grad_()
+    weights, indices, balance, z = router_topk(x, 3, return_losses=True, **options)
+    wide = x.detach().double().requires_grad_()
+    exact = exactly(wide, indices, options)
+    relative = (2 * 2 + 4 * 12**0.5 + 16) * UNIT
+    sizes = (*[options.get("scale", 1.0)] * 6, 12, 1 + float(z.detach()))
+    outputs = zip((*weights.flatten(), balance, z), (*exact[0].flatten(), *exact[1:]), sizes)
+    for mine, true, size in outputs:
+        (found,) = torch.autograd.grad(mine, x, retain_graph=True)
+        (expected,) = torch.autograd.grad(true, wide, retain_graph=True)
+        assert ((found.double() - expected).abs() <= 3 * relative * size).all()
 
 
 def test_gradient_in_narrow_types() -> None:

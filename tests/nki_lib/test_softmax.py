@@ -14,10 +14,9 @@ from torch import Tensor  # noqa: E402
 
 from nki_lib.reduction.softmax.api import softmax  # noqa: E402
 from nki_lib.reduction.softmax.op import softmax_backward  # noqa: E402
-from tests.nki_lib.projection_bounds import stored  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES, stored  # noqa: E402
 from tests.nki_lib.reduction_bounds import gradient_error, softmax_bound, softmax_error  # noqa: E402
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LAYOUTS = (
     lambda x: x,
     lambda x: x.mT.contiguous().mT if x.dim() > 1 else x,

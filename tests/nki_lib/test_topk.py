@@ -14,7 +14,8 @@ from torch import Tensor  # noqa: E402
 
 from nki_lib.reduction.topk.api import topk  # noqa: E402
 from nki_lib.reduction.topk.kernel import padded_width, segments_of  # noqa: E402
-from tests.nki_lib.test_softmax import DTYPES, LAYOUTS  # noqa: E402
+from tests.nki_lib.format_bounds import DTYPES  # noqa: E402
+from tests.nki_lib.test_softmax import LAYOUTS  # noqa: E402
 
 LARGEST_FLOAT = torch.finfo(torch.float32).max
 INFINITY, NAN = float("inf"), float("nan")

@@ -1,6 +1,6 @@
 """Experts token by token in float64, and how far a result may be from that, derived from the number formats.
 
-Write u = 2^-24 for the unit roundoff of float32, w for that of the dtype of x. As in `projection_bounds.py`, a sum of n
+Write u = 2^-24 for the unit roundoff of float32, w for that of the dtype of x. As in `format_bounds.py`, a sum of n
 rounded terms is off by less than 4 sqrt(n) u times the sum of their magnitudes; scales, biases and the like cost 4 u.
 
 * gate and up are off by (4 sqrt(H) + 8) u of sum |x| |weight| + |bias|.
@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-UNIT = 2.0**-24
+from tests.nki_lib.format_bounds import UNIT, stored
+
 SLOPE = 1.2
 FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -77,9 +78,7 @@ def exact(x: Tensor, gate_up: Tensor, down: Tensor, weights: Tensor, indices: Te
             result[t] += weight * row
             error[t] += weight.abs() * off
             magnitude[t] += weight.abs() * (row.abs() + off)
-    narrow = torch.finfo(dtype)
-    error = error + (indices.shape[1] + 5) * UNIT * magnitude
-    return result, error * (1 + narrow.eps) + narrow.eps / 2 * result.abs() + narrow.tiny
+    return result, stored(result, error + (indices.shape[1] + 5) * UNIT * magnitude, dtype)
 
 
 def by_channel(values: Tensor, scale: Tensor) -> Tensor:
