@@ -11,6 +11,7 @@ from torch import Tensor
 from nki import errors
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 DEVICES = ("cpu", "meta")
 LARGEST = torch.finfo(torch.float32).max
 

@@ -104,9 +104,8 @@ def turn_in(lines: Any, rows: Any) -> None:
             nisa.nc_transpose(
                 dst=turned[:, first - low : last - low], data=rows[: last - first, first // side, :]
             )
-        nisa.activation(
-            dst=lines[:, low:high], op=nl.copy, data=turned
-        )  # Scalar: the Vector engine turns out
+        # By the Scalar engine: the Vector engine turns out.
+        nisa.activation(dst=lines[:, low:high], op=nl.copy, data=turned)
 
 
 def turn_out(rows: Any, lines: Any) -> None:

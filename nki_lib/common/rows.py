@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 import nki.language as nl
@@ -28,6 +29,11 @@ def bucket(count: int) -> int:
     tiles = -(-count // side)
     step = 1 << max(tiles.bit_length() - 3, 0)
     return -(-tiles // step) * step * side
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """What nki.language calls it."""
+    return str(dtype).removeprefix("torch.")
 
 
 def as_rows(tensor: Tensor) -> Tensor:

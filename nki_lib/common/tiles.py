@@ -11,6 +11,11 @@ LOWEST = -3.4028234663852886e38
 """Of float32; stands for a maximum of nothing but -inf, which could not be subtracted: exp(-inf - LOWEST) is 0."""
 
 
+def spans(count: int, step: int) -> list[Any]:
+    """0 ... count - 1 as pairs (start, stop), up to `step` long."""
+    return [(start, min(start + step, count)) for start in range(0, count, step)]
+
+
 def fetch(dst: Any, src: Any) -> None:
     """A load, started by the hardware's descriptor generator where there is one (trn2 and later).
 
@@ -19,6 +24,20 @@ def fetch(dst: Any, src: Any) -> None:
     """
     hardware = nisa.get_nc_version() > nisa.nc_version.gen2 and dst.dtype == src.dtype
     nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge if hardware else nisa.dge_mode.unknown)
+
+
+def load(source: Any) -> Any:
+    """The same elements in SBUF, the first axis on the partitions."""
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    fetch(dst=tile, src=source)
+    return tile
+
+
+def load_row(row: Any, partitions: int) -> Any:
+    """A vector [w] in HBM, the same in every partition. Dimensions: -> [partitions, w]."""
+    tile = nl.ndarray((partitions, row.shape[0]), dtype=row.dtype, buffer=nl.sbuf)
+    fetch(dst=tile, src=row.expand_dim(0).broadcast(0, partitions))
+    return tile
 
 
 def load_by_partition(rows: Any) -> Any:
@@ -55,3 +74,13 @@ def transpose_blocks(tile: Any, count: int) -> list[Any]:
 def column_like(tile: Any) -> Any:
     """A new float32 column in SBUF with a row for each of the tile's. Dimensions: [m, f] -> [m, 1]."""
     return nl.ndarray((tile.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+
+
+def column(m: int, g: int = 1) -> Any:
+    """New float32 numbers in SBUF, one for each of g rows or lines of a partition. Dimensions: -> [m, g]."""
+    return nl.ndarray((m, g), dtype=nl.float32, buffer=nl.sbuf)
+
+
+def wide_like(tile: Any) -> Any:
+    """New float32 space in SBUF. Dimensions: those of the tile."""
+    return nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)

@@ -15,7 +15,7 @@ import nki.language as nl
 from nki import errors
 from nki_lib.attention.flash_attention.api import flash_attention
 from nki_lib.attention.flash_decode.api import flash_decode
-from nki_lib.attention.flash_decode.op import bucket
+from nki_lib.attention.flash_decode.op import keys_read
 from nki_lib.hf.pattern import Pattern, pattern_of
 
 MOST_TOKENS = 8
@@ -71,7 +71,8 @@ def _check(dropout: float, others: dict[str, Any]) -> None:
             operand="dropout",
             found=dropout,
             allowed="0.0",
-            remedy="set attention_dropout (BERT: attention_probs_dropout_prob) to 0 in the model's config",
+            remedy="set the dropout of attention weights to 0 in the model's config: attention_dropout, attn_pdrop, "
+            "dropout_rate or attention_probs_dropout_prob",
         )
     if others.get("output_attentions"):
         raise errors.ArgumentError(
@@ -171,7 +172,7 @@ def _attend_to_many(
 
     Dimensions: as `_attend`, Sq = 1; seen [B, Sk].
     """
-    missing = 0 if torch.compiler.is_compiling() else bucket(key.shape[2]) - key.shape[2]
+    missing = 0 if torch.compiler.is_compiling() else keys_read(key.shape[2]) - key.shape[2]
     key, value = (nn.functional.pad(t, (0, 0, 0, missing)) for t in (key, value))
     if bias is not None and bias.shape[3] > 1:
         bias = nn.functional.pad(bias, (0, missing))

@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 from nki import errors
-from nki_lib.common.arguments import Checks
+from nki_lib.common.arguments import FLOAT8, Checks
 from nki_lib.common.kinds import check_whole
 from nki_lib.moe.activations import ACTIVATIONS, CLAMPED
+from nki_lib.quantization.formats import BLOCK
 
-FP8_TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 FP4_TYPES = (torch.uint8, torch.float4_e2m1fn_x2)
 MX_SCALE_TYPES = (torch.uint8, torch.float8_e8m0fnu)
 INDEX_TYPES = (torch.int32, torch.int64)
-MX_BLOCK = 32  # elements that share a scale
 AS_TRANSPOSED = "gate_up is [experts, width in, 2, width out], down [experts, width in, width out]"
 
 
@@ -50,7 +49,7 @@ class Experts:
         """What the weights are made of: plain, fp8, mxfp8 or mxfp4."""
         if self.gate_up.dtype in FP4_TYPES:
             return "mxfp4"
-        if self.gate_up.dtype not in FP8_TYPES:
+        if self.gate_up.dtype not in FLOAT8:
             return "plain"
         scale = self.gate_up_scale
         return "mxfp8" if scale is not None and scale.dtype in MX_SCALE_TYPES else "fp8"
@@ -96,7 +95,7 @@ class ExpertChecks(Checks):
     def expert_weights(self, x: Tensor, experts: Experts) -> None:
         """gate_up and down, of a dtype that goes with x, and of shapes that go with each other."""
         gate_up, down = experts.gate_up, experts.down
-        if gate_up.dtype not in (x.dtype, *FP8_TYPES, *FP4_TYPES):
+        if gate_up.dtype not in (x.dtype, *FLOAT8, *FP4_TYPES):
             allowed = f"{x.dtype}, as x, or float8_e4m3fn, float8_e5m2, or fp4 in pairs (uint8)"
             raise self.error(errors.DtypeError, "gate_up", gate_up, allowed)
         if down.dtype != gate_up.dtype:
@@ -135,11 +134,11 @@ class ExpertChecks(Checks):
         dtypes, why = (torch.float32,), "one for each output channel of an expert"
         if kind.startswith("mx"):
             for name, size in (("gate_up", width), ("down", width_out)):
-                if size % MX_BLOCK:
-                    allowed = f"a contracted axis of whole blocks of {MX_BLOCK}, not {size}"
+                if size % BLOCK:
+                    allowed = f"a contracted axis of whole blocks of {BLOCK}, not {size}"
                     raise self.error(errors.ShapeError, name, getattr(experts, name), allowed)
-            shapes = ((count, width // MX_BLOCK, 2, width_out), (count, width_out // MX_BLOCK, width))
-            dtypes, why = MX_SCALE_TYPES, f"one for {MX_BLOCK} elements of the contracted axis"
+            shapes = ((count, width // BLOCK, 2, width_out), (count, width_out // BLOCK, width))
+            dtypes, why = MX_SCALE_TYPES, f"one for {BLOCK} elements of the contracted axis"
         for name, scale, shape in zip(("gate_up_scale", "down_scale"), found, shapes, strict=True):
             if (scale is None) != (kind == "plain"):
                 allowed = "None, as the weights have the dtype of x" if kind == "plain" else f"scales, {why}"

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
-from nki_lib.moe.arguments import MX_BLOCK, Experts
+from nki_lib.moe.arguments import Experts
+from nki_lib.quantization.formats import BLOCK
 
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -72,4 +73,4 @@ def widened(weight: Tensor, scale: Tensor | None) -> Tensor:
     if scale.dim() < weight.dim():
         return wide * scale.double()
     powers = torch.exp2(scale.view(torch.uint8).double() - 127)
-    return wide * powers.repeat_interleave(MX_BLOCK, 0)
+    return wide * powers.repeat_interleave(BLOCK, 0)

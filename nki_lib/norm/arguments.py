@@ -9,7 +9,8 @@ from nki import errors
 from nki_lib.common.arguments import DTYPES, Checks
 from nki_lib.common.rows import as_rows as flat_rows
 from nki_lib.norm.blocks import ROW_BYTES
-from nki_lib.norm.quantizing import FORMATS, MX_BLOCK
+from nki_lib.norm.quantizing import FORMATS
+from nki_lib.quantization.formats import BLOCK
 
 STORED = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
 STORED |= {"mxfp8_e4m3": torch.float8_e4m3fn, "mxfp8_e5m2": torch.float8_e5m2}
@@ -57,10 +58,10 @@ def check_format(checks: Checks, x: Tensor, quantize: str | None) -> None:
     if quantize is None:
         return
     width = x.shape[-1]
-    if FORMATS[quantize].blocked and width % MX_BLOCK:
-        allowed = f"x with a multiple of {MX_BLOCK} columns for {quantize}, the elements that share a scale"
+    if FORMATS[quantize].blocks and width % BLOCK:
+        allowed = f"x with a multiple of {BLOCK} columns for {quantize}, the elements that share a scale"
         raise checks.error(errors.ShapeError, "quantize", f"{width} columns", allowed, "pad them")
-    if not FORMATS[quantize].blocked and width * x.element_size() > ROW_BYTES:
+    if not FORMATS[quantize].blocks and width * x.element_size() > ROW_BYTES:
         allowed = f"rows of at most {ROW_BYTES} bytes for a scale of the whole row"
         remedy = "take an mxfp8 format"
         raise checks.error(errors.ShapeError, "quantize", f"{width} columns of {x.dtype}", allowed, remedy)
@@ -70,8 +71,8 @@ def results(x: Tensor, residual: Tensor | None, quantize: str | None) -> list[Te
     """Empty results: out, or data and scale; then s if there is a residual. All contiguous, of the shape of x."""
     if quantize is None:
         outs = [x.new_empty(x.shape)]
-    elif FORMATS[quantize].blocked:
-        scale = (*x.shape[:-1], x.shape[-1] // MX_BLOCK)
+    elif FORMATS[quantize].blocks:
+        scale = (*x.shape[:-1], x.shape[-1] // BLOCK)
         outs = [x.new_empty(x.shape, dtype=STORED[quantize]), x.new_empty(scale, dtype=torch.float8_e8m0fnu)]
     else:
         scale = (*x.shape[:-1], 1)

@@ -13,8 +13,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import column, fetch, spans
 
 BLOCK_BYTES = 8192  # of a partition's share of a block: long runs for the DMA, short first and last steps
 ROW_BYTES = 32768  # the longest row that is kept whole
@@ -142,11 +141,6 @@ class Late:
         """Make the last call."""
         while self.waiting:
             self.function(*self.waiting.pop(0))
-
-
-def column(m: int, g: int = 1) -> Any:
-    """New float32 numbers, one for each row of a block. Dimensions: -> [m, g]."""
-    return nl.ndarray((m, g), dtype=nl.float32, buffer=nl.sbuf)
 
 
 def filled(value: float) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.norm.blocks import column, rows_of
+from nki_lib.common.tiles import column, fetch
+from nki_lib.norm.blocks import rows_of
 
 
 class Weighted:

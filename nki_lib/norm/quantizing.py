@@ -7,35 +7,21 @@ and beyond the largest number they become it. A block with infinity or NaN has t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.common.tiles import column
 from nki_lib.norm import blocks
+from nki_lib.quantization import formats
+from nki_lib.quantization.blocks import MANTISSA_BITS
+from nki_lib.quantization.formats import BLOCK, SCALE_NAN
 
+FORMATS = {name: form for name, form in formats.FORMATS.items() if form.packed == 1}
+"""Those of 8 bits."""
 
-@dataclass(frozen=True)
-class Format:
-    """An 8-bit format: the type of its elements, the largest of them, its exponent, whether scales belong to blocks."""
-
-    dtype: Any
-    largest: float
-    exponent: int
-    blocked: bool
-
-
-FORMATS = {
-    "float8_e4m3fn": Format(nl.float8_e4m3fn, 448.0, 8, False),
-    "float8_e5m2": Format(nl.float8_e5m2, 57344.0, 15, False),
-    "mxfp8_e4m3": Format(nl.float8_e4m3fn, 448.0, 8, True),
-    "mxfp8_e5m2": Format(nl.float8_e5m2, 57344.0, 15, True),
-}
-MX_BLOCK = 32  # neighbours that share a scale
 LEAST = 2.0**-100  # the magnitude that rows of smaller ones, zeros too, are scaled by
-MANTISSA_BITS = 23  # of float32
 ONE_STEP = 1 << MANTISSA_BITS  # adds 1 to an exponent
-NAN_BYTE = 255  # the exponent of infinity and NaN in float32; as a scale, NaN
 
 
 class Quantized:
@@ -46,12 +32,12 @@ class Quantized:
 
     def __init__(self, rows: int, width: int, dtype: Any, quantize: str | None) -> None:
         self.format = None if quantize is None else FORMATS[quantize]
-        stored = dtype if self.format is None else self.format.dtype
+        stored = dtype if self.format is None else getattr(nl, self.format.element)
         self.out = nl.ndarray((rows, width), dtype=stored, buffer=nl.shared_hbm)
         self.scale = None
         if self.format is not None:
-            shape = (rows, width // MX_BLOCK) if self.format.blocked else (rows, 1)
-            kind = nl.uint8 if self.format.blocked else nl.float32
+            shape = (rows, width // BLOCK) if self.format.blocks else (rows, 1)
+            kind = nl.uint8 if self.format.blocks else nl.float32
             self.scale = nl.ndarray(shape, dtype=kind, buffer=nl.shared_hbm)
 
     def store(self, tile: Any, block: Any, part: Any) -> None:
@@ -59,10 +45,10 @@ class Quantized:
         if self.format is None:
             nisa.dma_copy(dst=blocks.rows_of(self.out, block, part), src=tile)
             return
-        data = nl.ndarray(tile.shape, dtype=self.format.dtype, buffer=nl.sbuf)
-        quantized = by_block if self.format.blocked else by_row
+        data = nl.ndarray(tile.shape, dtype=self.out.dtype, buffer=nl.sbuf)
+        quantized = by_block if self.format.blocks else by_row
         scale = quantized(data, tile, self.format)
-        scales = (part[0] // MX_BLOCK, part[1] // MX_BLOCK) if self.format.blocked else (0, 1)
+        scales = (part[0] // BLOCK, part[1] // BLOCK) if self.format.blocks else (0, 1)
         nisa.dma_copy(dst=blocks.rows_of(self.out, block, part), src=data)
         nisa.dma_copy(dst=blocks.rows_of(self.scale, block, scales), src=scale)
 
@@ -82,7 +68,7 @@ def magnitudes(tile: Any) -> Any:
 def by_row(dst: Any, tile: Any, form: Any) -> Any:
     """dst = tile / scale, scale = largest magnitude of the row / largest number. Dimensions: [m, g, H] -> [m, g, 1]."""
     m, g, _ = tile.shape
-    most, scale, inverse = (blocks.column(m, g) for _ in range(3))
+    most, scale, inverse = (column(m, g) for _ in range(3))
     nisa.tensor_reduce(dst=most, op=nl.maximum, data=magnitudes(tile), axis=2)
     nisa.tensor_scalar(
         dst=scale, data=most, op0=nl.maximum, operand0=LEAST, op1=nl.multiply, operand1=1.0 / form.largest
@@ -100,15 +86,15 @@ def by_block(dst: Any, tile: Any, form: Any) -> Any:
     bfloat16 holds these quotients exactly, and is faster than float32 up to the last step.
     """
     m, g, width = tile.shape
-    count = width // MX_BLOCK
-    neighbours = tile.reshape((m, g, count, MX_BLOCK))
+    count = width // BLOCK
+    neighbours = tile.reshape((m, g, count, BLOCK))
     kind = nl.bfloat16 if tile.dtype == nl.bfloat16 else nl.float32
     most, inverse = (nl.ndarray((m, g, count), dtype=t, buffer=nl.sbuf) for t in (tile.dtype, kind))
     nisa.tensor_reduce(dst=most, op=nl.maximum, data=magnitudes(tile).reshape(neighbours.shape), axis=3)
     byte = power_of_two(inverse, most, form)
     for i in range(g):
-        shrunk, limited = (nl.ndarray((m, count, MX_BLOCK), dtype=kind, buffer=nl.sbuf) for _ in range(2))
-        powers = inverse[:, i, :].expand_dim(2).broadcast(2, MX_BLOCK)
+        shrunk, limited = (nl.ndarray((m, count, BLOCK), dtype=kind, buffer=nl.sbuf) for _ in range(2))
+        powers = inverse[:, i, :].expand_dim(2).broadcast(2, BLOCK)
         nisa.tensor_tensor(dst=shrunk, data1=neighbours[:, i], data2=powers, op=nl.multiply)
         nisa.tensor_scalar(
             dst=limited,
@@ -142,16 +128,16 @@ def power_of_two(dst: Any, most: Any, form: Any) -> Any:
         op0=nl.right_shift,
         operand0=MANTISSA_BITS,
         op1=nl.bitwise_and,
-        operand1=NAN_BYTE,
+        operand1=SCALE_NAN,
     )
     nisa.tensor_scalar(
-        dst=byte, data=exponent, op0=nl.equal, operand0=NAN_BYTE, op1=nl.multiply, operand1=NAN_BYTE
+        dst=byte, data=exponent, op0=nl.equal, operand0=SCALE_NAN, op1=nl.multiply, operand1=SCALE_NAN
     )
     nisa.tensor_scalar(
         dst=exponent, data=exponent, op0=nl.subtract, operand0=form.exponent, op1=nl.maximum, operand1=0
     )
     nisa.tensor_tensor(dst=byte, data1=byte, data2=exponent, op=nl.maximum)
-    most_byte = (NAN_BYTE - 1) * ONE_STEP
+    most_byte = (SCALE_NAN - 1) * ONE_STEP
     nisa.tensor_scalar(
         dst=inverse, data=byte, op0=nl.multiply, operand0=-ONE_STEP, op1=nl.add, operand1=most_byte
     )

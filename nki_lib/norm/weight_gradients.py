@@ -10,8 +10,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import load, spans
 
 BANKS = 2  # of PSUM, that one sum over all rows takes
 

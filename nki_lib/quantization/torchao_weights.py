@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nki import errors
-from nki_lib.common.arguments import DTYPES, Checks, autocast
-from nki_lib.common.rows import as_rows
+from nki_lib.common.arguments import DTYPES, FLOAT8, Checks, autocast
+from nki_lib.common.rows import as_rows, name_of
 from nki_lib.linear.matmul.api import matmul
 from nki_lib.linear.matmul_mx.api import matmul_mx
 from nki_lib.quantization.dequantize.api import dequantize
@@ -34,7 +34,6 @@ SCALE_ROWS, SCALE_COLUMNS = 128, 4
 """Of a block of scales in another order: 4 groups of 32 rows stand side by side in it."""
 
 NIBBLES = "mxfp4_e2m1"
-FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def _of_blocks(x: Tensor, weight: Weight, bias: Tensor | None) -> Tensor:
 
 def _of_vectors(x: Tensor, weight: Weight, bias: Tensor | None) -> Tensor:
     """float8 activations times a float8 weight."""
-    name = str(weight.activations).removeprefix("torch.")
+    name = name_of(weight.activations)
     data, scale = quantize(with_largest(x) if weight.whole else x, name)
     scales = {"a_scale": scale, "b_scale": weight.scale.mT}
     return matmul(data[:, : x.shape[1]], weight.data.mT, bias=bias, out_dtype=x.dtype, **scales)

@@ -59,8 +59,3 @@ def run_on_columns(out: Tensor, kernel: Any, matrices: Sequence[Tensor], *rest: 
         else:
             pieces = [torch.nn.functional.pad(p, (0, missing)) for p in pieces]
             target.copy_(kernel(*pieces, True, *rest)[:, :count])
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """What nki.language calls it."""
-    return str(dtype).removeprefix("torch.")

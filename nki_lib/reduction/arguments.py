@@ -8,6 +8,7 @@ from torch import Tensor
 from nki import errors
 from nki_lib.common.arguments import DTYPES, Checks
 from nki_lib.common.kinds import check_flags, check_whole
+from nki_lib.common.rows import name_of
 
 
 class ReductionChecks(Checks):
@@ -16,7 +17,7 @@ class ReductionChecks(Checks):
     def __init__(self, operator: str, dtypes: tuple[torch.dtype, ...] = DTYPES) -> None:
         super().__init__(operator)
         self.dtypes = dtypes
-        self.allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        self.allowed = ", ".join(name_of(dtype) for dtype in dtypes)
 
     def values(self, name: str, tensor: Tensor) -> None:
         """Its dtype."""

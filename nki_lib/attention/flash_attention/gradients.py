@@ -9,14 +9,13 @@ import nki.language as nl
 from nki_lib.attention.flash_attention.loading import (
     Chunk,
     load_by_partition,
-    load_rows,
     repeat_row,
     transpose_blocks,
     transpose_rows,
 )
 from nki_lib.attention.flash_attention.masking import LARGEST
 from nki_lib.attention.flash_attention.order import Tile
-from nki_lib.common.tiles import column_like
+from nki_lib.common.tiles import column_like, load
 
 
 class Queries:
@@ -33,15 +32,15 @@ class Queries:
             return
         q, out, grad, lse, grad_lse = self.tensors
         tile, mine = self.tile, slice(self.tile.start, self.tile.stop)
-        self.q, self.grad = load_rows(q[tile.head, mine, :]), load_rows(grad[tile.head, mine, :])
+        self.q, self.grad = load(q[tile.head, mine, :]), load(grad[tile.head, mine, :])
         self.q_parts, self.grad_parts = transpose_rows(self.q), transpose_rows(self.grad)
-        self.low = load_rows(lse[tile.head, mine].expand_dim(1))
+        self.low = load(lse[tile.head, mine].expand_dim(1))
         nisa.tensor_scalar(
             dst=self.low, data=self.low, op0=nl.multiply, operand0=-1.0, op1=nl.minimum, operand1=LARGEST
         )
-        self.shift = row_sums(self.grad, load_rows(out[tile.head, mine, :]))
+        self.shift = row_sums(self.grad, load(out[tile.head, mine, :]))
         if grad_lse is not None:
-            extra = load_rows(grad_lse[tile.head, mine].expand_dim(1))
+            extra = load(grad_lse[tile.head, mine].expand_dim(1))
             nisa.tensor_tensor(dst=self.shift, data1=self.shift, data2=extra, op=nl.subtract)
 
     def add(self, rows: Any) -> None:

@@ -19,14 +19,14 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.flash_attention.loading import Chunk, KeyChunks, load_rows, transpose_rows
+from nki_lib.attention.flash_attention.loading import Chunk, KeyChunks, transpose_rows
 from nki_lib.attention.flash_attention.masking import LARGEST, ScoreRules
 from nki_lib.attention.flash_attention.order import Step, query_tiles, steps_in_order
 from nki_lib.attention.flash_attention.statistics import SMALLEST, LogSumExp, Sinks
-from nki_lib.common.tiles import column_like
+from nki_lib.common.tiles import column_like, load
 
 WEIGH, TRANSPOSE, ACCUMULATE = 1, 3, 4
-"""How many steps each stage of the pipeline lags behind `load`."""
+"""How many steps each stage of the pipeline lags behind `load_step`."""
 
 
 @nki.jit
@@ -73,7 +73,7 @@ def flash_attention(
     steps = steps_in_order(tiles, chunks)
     for now in range(len(steps) + ACCUMULATE):
         if now < len(steps):
-            load(steps[now], q, chunks, scale < 0)
+            load_step(steps[now], q, chunks, scale < 0)
         if 0 <= now - WEIGH < len(steps):
             weigh(steps[now - WEIGH], rules, first)
         if 0 <= now - TRANSPOSE < len(steps):
@@ -83,11 +83,11 @@ def flash_attention(
     return out if lse is None else (out, lse.store())
 
 
-def load(step: Step, q: Any, chunks: KeyChunks, negated: bool) -> None:
+def load_step(step: Step, q: Any, chunks: KeyChunks, negated: bool) -> None:
     """tile.query, parts [d, m], and step.chunks, the step's n keys."""
     tile = step.tile
     if step.is_first:
-        tile.query = transpose_rows(load_rows(q[tile.head, tile.start : tile.stop, :]), negated)
+        tile.query = transpose_rows(load(q[tile.head, tile.start : tile.stop, :]), negated)
     step.chunks = chunks.block(step.start, step.stop)
 
 

@@ -20,13 +20,6 @@ RESIDENT_SHARE = 2  # at most 1/RESIDENT_SHARE of SBUF holds keys and values; th
 HELD_CHUNKS = 8  # kept if the keys do not fit: two blocks of four chunks
 
 
-def load_rows(rows: Any) -> Any:
-    """rows [m, f] of HBM in SBUF."""
-    tile = nl.ndarray(rows.shape, dtype=rows.dtype, buffer=nl.sbuf)
-    fetch(dst=tile, src=rows)
-    return tile
-
-
 def repeat_row(row: Any) -> Any:
     """A row [1, f] of HBM on every partition: [128, f]."""
     tile = nl.ndarray((nl.tile_size.pmax, row.shape[1]), dtype=row.dtype, buffer=nl.sbuf)

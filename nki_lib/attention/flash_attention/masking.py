@@ -9,9 +9,8 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.attention.flash_attention.loading import load_rows
 from nki_lib.attention.flash_attention.order import Tile
-from nki_lib.common.tiles import fetch
+from nki_lib.common.tiles import fetch, load
 
 MINUS_INFINITY = float("-inf")
 LARGEST = 3.4028234663852886e38  # of float32
@@ -71,7 +70,7 @@ class ScoreRules:
         """scores += -inf where the id of the key is not that of the query."""
         m = scores.shape[0]
         if tile.ids is None:
-            tile.ids = load_rows(self.q_ids[tile.start : tile.stop].expand_dim(1))
+            tile.ids = load(self.q_ids[tile.start : tile.stop].expand_dim(1))
         column = 0
         for theirs in ids:
             width = theirs.shape[1]
@@ -116,9 +115,8 @@ def triangle_mask(before: int, keep_left: bool) -> Any:
 def add_mask(scores: Any, mask: Any, first: int) -> None:
     """scores[:, first : first + width of the mask] += mask, as far as these columns lie in this block."""
     m, n = scores.shape
-    width = (
-        mask.shape[1] - nl.tile_size.pmax + m
-    )  # a tile with fewer rows has fewer columns around its diagonal
+    # A tile with fewer rows has fewer columns around its diagonal.
+    width = mask.shape[1] - nl.tile_size.pmax + m
     start, stop = max(first, 0), min(first + width, n)
     if start < stop:
         window = scores[:, start:stop]

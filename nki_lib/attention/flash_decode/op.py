@@ -63,7 +63,7 @@ def flash_decode(
     check_decode(q, k_cache, v_cache, seq_lens, block_table, window, sinks, scale, softcap)
     lengths = DECODE.lengths(k_cache, seq_lens, block_table)
     out = q.new_zeros(q.shape)
-    keys = bucket(max(lengths, default=0))
+    keys = keys_read(max(lengths, default=0))
     if q.numel() == 0 or keys == 0:
         return out
     heads, tokens, depth = q.shape[1:]
@@ -105,7 +105,7 @@ def launch(
             target.copy_(whole.view(target.shape))
 
 
-def bucket(longest: int) -> int:
+def keys_read(longest: int) -> int:
     """How many keys the program for this longest sequence reads: a power of two that fills the partitions."""
     return max(1 << (longest - 1).bit_length(), nl.tile_size.pmax) if longest else 0
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import nki
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import multiply_block, row_blocks, spans, store_sum
-from nki_lib.linear.matmul.loading import Factor, Kept, load, load_row
+from nki_lib.common.tiles import load, load_row, spans
+from nki_lib.linear.matmul.kernel import multiply_block, row_blocks, store_sum
+from nki_lib.linear.matmul.loading import Factor, Kept
 
 
 @nki.jit

@@ -15,15 +15,9 @@ import nki.isa as nisa
 import nki.language as nl
 from nki_lib.attention.qkv_projection.normalising import NormalisedRows
 from nki_lib.attention.rope.kernel import rotate
-from nki_lib.linear.matmul.kernel import (
-    TILES_PER_BLOCK,
-    add_up,
-    multiply_block,
-    row_blocks,
-    spans,
-    store_sum,
-)
-from nki_lib.linear.matmul.loading import Factor, Kept, load, load_row
+from nki_lib.common.tiles import load, load_row, spans
+from nki_lib.linear.matmul.kernel import TILES_PER_BLOCK, add_up, multiply_block, row_blocks, store_sum
+from nki_lib.linear.matmul.loading import Factor, Kept
 
 
 @nki.jit

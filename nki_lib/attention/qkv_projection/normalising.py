@@ -6,8 +6,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import load_by_partition, transpose_blocks
-from nki_lib.linear.matmul.loading import load, load_row
+from nki_lib.common.tiles import load, load_by_partition, load_row, transpose_blocks
 
 PART = 2048  # elements of a row that are squared at a time
 

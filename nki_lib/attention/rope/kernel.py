@@ -13,7 +13,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import load
 
 TILE_WIDTH = 2048  # elements of a row in one tile: enough to keep an engine busy, and three such tiles fit
 

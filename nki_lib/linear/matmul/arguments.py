@@ -6,17 +6,16 @@ import torch
 from torch import Tensor
 
 from nki import errors
-from nki_lib.common.arguments import DTYPES, Checks, same_shape
+from nki_lib.common.arguments import DTYPES, FLOAT8, Checks, same_shape
 from nki_lib.linear.matmul.epilogue import FUNCTIONS
 
 CHECKS = Checks("matmul")
-NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
 MICROSCALES = torch.float8_e8m0fnu
 
 
 def is_narrow(tensor: Tensor) -> bool:
     """Whether its numbers have 8 bits."""
-    return tensor.dtype in NARROW
+    return tensor.dtype in FLOAT8
 
 
 def result_dtype(a: Tensor, out_dtype: torch.dtype | None) -> torch.dtype:
@@ -78,10 +77,10 @@ def check_matrix(a: Tensor) -> None:
 def check_factors(a: Tensor, b: Tensor) -> None:
     """Ranks, dtypes and devices of both factors."""
     allowed = "float32, bfloat16, float16, float8_e4m3fn or float8_e5m2"
-    if a.dtype not in (*DTYPES, *NARROW):
+    if a.dtype not in (*DTYPES, *FLOAT8):
         raise CHECKS.error(errors.DtypeError, "a", a, allowed, "cast it first")
     beside = f"{a.dtype}, as a," if not is_narrow(a) else "float8_e4m3fn or float8_e5m2, as a has 8 bits,"
-    if b.dtype not in NARROW and (is_narrow(a) or b.dtype != a.dtype):
+    if b.dtype not in FLOAT8 and (is_narrow(a) or b.dtype != a.dtype):
         remedy = f"cast it: b.to({a.dtype})" if not is_narrow(a) else "widen a: a.to(b.dtype)"
         allowed = beside if is_narrow(a) else f"{beside} or float8_e4m3fn or float8_e5m2"
         raise CHECKS.error(errors.DtypeError, "b", b, allowed, remedy)

@@ -11,10 +11,10 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import load_by_partition
+from nki_lib.common.tiles import load_by_partition, load_row
 from nki_lib.linear.matmul.epilogue import finished
 from nki_lib.linear.matmul.kernel import column_blocks, multiply_block, row_blocks
-from nki_lib.linear.matmul.loading import Factor, Kept, load_row
+from nki_lib.linear.matmul.loading import Factor, Kept
 
 
 @nki.jit

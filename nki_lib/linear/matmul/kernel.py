@@ -16,6 +16,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.common.tiles import spans
 from nki_lib.linear.matmul.loading import Factor, Kept
 
 TILES_PER_BLOCK = 4
@@ -42,11 +43,6 @@ def matmul(a: Any, b: Any, a_leading: bool, b_leading: bool) -> Any:
             for start, stop, total in multiply_block(left, right, rows, columns):
                 store_sum(out[start:stop, columns[0] : columns[1]], [total])
     return out
-
-
-def spans(count: int, step: int) -> list[Any]:
-    """0 ... count - 1 as pairs (start, stop), up to `step` long."""
-    return [(start, min(start + step, count)) for start in range(0, count, step)]
 
 
 def row_blocks(rows: int) -> list[Any]:

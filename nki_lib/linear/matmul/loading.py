@@ -10,7 +10,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch, load_by_partition
+from nki_lib.common.tiles import load, load_by_partition
 
 KEPT_SHARE = 2  # at most 1/KEPT_SHARE of SBUF holds panels that serve again; the rest is for tiles in flight
 DMA_TRANSPOSE_LEAST = 512  # rows: fewer are not worth the start of a DMA, the Tensor engine transposes them
@@ -159,17 +159,3 @@ def widened(tile: Any, dtype: Any, count: int) -> Any:
         else:
             nisa.activation(dst=result[:p, block], op=nl.copy, data=tile[:p, block])
     return result
-
-
-def load(source: Any) -> Any:
-    """The same elements in SBUF, the first axis on the partitions."""
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    fetch(dst=tile, src=source)
-    return tile
-
-
-def load_row(row: Any, partitions: int) -> Any:
-    """A vector [w] in HBM, the same in every partition. Dimensions: -> [partitions, w]."""
-    tile = nl.ndarray((partitions, row.shape[0]), dtype=row.dtype, buffer=nl.sbuf)
-    fetch(dst=tile, src=row.expand_dim(0).broadcast(0, partitions))
-    return tile

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nki import errors
 from nki.torch import nki_op
-from nki_lib.common.rows import bucket, padded, run_on_rows
+from nki_lib.common.rows import bucket, name_of, padded, run_on_rows
 from nki_lib.linear.matmul.arguments import (
     check_arguments,
     check_matrix,
@@ -134,7 +134,7 @@ def matmul_fused(
     left, right, leading = as_they_lie(a, b)
     scales = one_each(a_scale, a.shape[0])
     rest = (one_each(b_scale, b.shape[1]), None if bias is None else bias.contiguous(), *leading)
-    last = (activation, str(out.dtype).removeprefix("torch."))
+    last = (activation, name_of(out.dtype))
     if leading[0]:
         return fused_kernel(left, scales, right, *rest, *last)
     run_on_rows(out, fused_kernel, [left, scales], right, *rest, *last)

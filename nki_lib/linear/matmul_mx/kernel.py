@@ -12,8 +12,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load_row
+from nki_lib.common.tiles import load_row, spans
 from nki_lib.linear.matmul_mx.loading import (
     LANES,
     PANEL,

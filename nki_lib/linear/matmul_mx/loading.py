@@ -14,8 +14,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch, load_by_partition
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import fetch, load_by_partition, spans
 from nki_lib.quantization.blocks import new
 from nki_lib.quantization.formats import BLOCK, FORMATS
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nki import errors
 from nki.torch import nki_op
-from nki_lib.common.rows import as_rows, run_on_rows
+from nki_lib.common.rows import as_rows, name_of, run_on_rows
 from nki_lib.linear.matmul.op import OPERATOR as MATMUL
 from nki_lib.linear.matmul_mx.checks import Formats, check_arguments
 from nki_lib.linear.matmul_mx.kernel import matmul_mx as kernel
@@ -54,7 +54,7 @@ def matmul_mx(
     rows = [as_rows(a)] if a_scale is None else [as_rows(bytes_of(a)), as_rows(bytes_of(a_scale))]
     weight, scale, leading = in_memory(bytes_of(b), bytes_of(b_scale))
     bias = None if bias is None else bias.contiguous()
-    rest = (weight, scale, bias, found.a, found.b, leading, str(found.dtype).removeprefix("torch."))
+    rest = (weight, scale, bias, found.a, found.b, leading, name_of(found.dtype))
     if a_scale is None:
         rows.append(None)
     run_on_rows(out.view(-1, b.shape[1]), kernel, rows, *rest)

@@ -12,8 +12,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch, load_by_partition
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import fetch, load_by_partition, spans
 from nki_lib.linear.matmul_mx.loading import (
     LANES,
     LeadingFactor,

@@ -11,6 +11,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.common.tiles import wide_like
 
 FUNCTIONS = {
     "silu": nl.silu,
@@ -22,11 +23,6 @@ FUNCTIONS = {
 DERIVATIVES = {"silu": nl.silu_dx, "gelu": nl.gelu_dx}
 SLOPE = math.sqrt(2 / math.pi)  # gelu_tanh is 0.5 x (1 + tanh(SLOPE (x + CUBE x^3)))
 CUBE = 0.044715
-
-
-def wide_like(tile: Any) -> Any:
-    """New float32 space in SBUF. Dimensions: those of the tile."""
-    return nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
 
 
 def activate(dst: Any, data: Any, bias: Any, name: str) -> None:

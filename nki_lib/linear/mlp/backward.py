@@ -10,9 +10,8 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
-from nki_lib.linear.mlp.activations import activate, derivative, product, wide_like
+from nki_lib.common.tiles import load, spans, wide_like
+from nki_lib.linear.mlp.activations import activate, derivative, product
 from nki_lib.norm.blocks import Shared
 
 PART = 1024  # columns at a time

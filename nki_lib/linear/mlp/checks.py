@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from nki import errors
-from nki_lib.common.arguments import Checks
+from nki_lib.common.arguments import FLOAT8, Checks
 from nki_lib.common.rows import as_rows
 from nki_lib.linear.mlp.activations import FUNCTIONS
 
 CHECKS = Checks("mlp")
 NORMS = ("rms", "layer")
-FP8_TYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 class Options(NamedTuple):
@@ -85,7 +84,7 @@ def check_arguments(given: Tensors, options: Options) -> None:
 
 def check_weight(name: str, weight: Tensor, scale: Tensor | None, x: Tensor) -> None:
     """A matrix like x, or in 8 bits with a scale for each of its rows."""
-    if weight.dtype not in FP8_TYPES:
+    if weight.dtype not in FLOAT8:
         CHECKS.tensor(name, weight, "rows, columns", like=x)
         if scale is not None:
             allowed = f"None with a weight of {weight.dtype}"

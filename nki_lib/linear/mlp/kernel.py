@@ -15,8 +15,8 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans, store_sum
-from nki_lib.linear.matmul.loading import load, load_row
+from nki_lib.common.tiles import load, load_row, spans
+from nki_lib.linear.matmul.kernel import store_sum
 from nki_lib.linear.mlp.activations import activate, at_most, gated, product, scaled
 from nki_lib.linear.mlp.loading import Norm, columns_of, panels, slabs
 

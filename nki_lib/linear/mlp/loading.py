@@ -9,8 +9,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch, load_by_partition, transpose_blocks
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import fetch, load_by_partition, spans, transpose_blocks
 from nki_lib.norm import blocks
 from nki_lib.norm.layer_norm.kernel import apply, statistics
 from nki_lib.norm.rms_norm.kernel import inverse_roots, scale_row

@@ -11,8 +11,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load, load_row
+from nki_lib.common.tiles import load, load_row, spans
 
 TILE_BYTES = 16384  # of a partition in one tile: long runs for the DMA, and several such tiles fit
 NONE_EARLIER = 0.5  # below it a count of occurrences is 0

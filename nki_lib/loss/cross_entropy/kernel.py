@@ -17,8 +17,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import load, spans
 from nki_lib.loss.cross_entropy.slopes import Slopes
 from nki_lib.loss.cross_entropy.statistics import Statistics, bent, losses
 from nki_lib.loss.cross_entropy.targets import Targets, by_partition, load_weights

@@ -6,9 +6,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import column_like
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import column_like, load, spans
 from nki_lib.loss.cross_entropy.statistics import bent
 from nki_lib.loss.cross_entropy.targets import by_partition, counted, load_weights, new, scale_rows
 

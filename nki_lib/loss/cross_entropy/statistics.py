@@ -64,9 +64,8 @@ class Statistics:
     def sum_weighted(self, tile: Any, weight: Any, t: int, c: int) -> None:
         """Of the chunk c of the rows t. Dimensions: tile [m, n], weight [m, n] or None for 1."""
         result = self.weighted[:, t, c : c + 1]
-        if (
-            weight is None and not self.capped and (t + c) % 3 == 0
-        ):  # the Scalar engine has time for a third of them
+        # The Scalar engine has time for a third of them.
+        if weight is None and not self.capped and (t + c) % 3 == 0:
             nisa.activation_reduce(dst=tile, op=nl.copy, data=tile, reduce_op=nl.add, reduce_res=result)
             return
         if weight is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.loading import load, load_row
+from nki_lib.common.tiles import load, load_row
 
 
 def new(shape: Any) -> Any:

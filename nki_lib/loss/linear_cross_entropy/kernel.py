@@ -11,9 +11,9 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import column_like
-from nki_lib.linear.matmul.kernel import multiply_block, row_blocks, spans
-from nki_lib.linear.matmul.loading import Factor, Kept, load
+from nki_lib.common.tiles import column_like, load, spans
+from nki_lib.linear.matmul.kernel import multiply_block, row_blocks
+from nki_lib.linear.matmul.loading import Factor, Kept
 from nki_lib.loss.cross_entropy.statistics import Statistics, bent, losses
 from nki_lib.loss.cross_entropy.targets import new, split
 

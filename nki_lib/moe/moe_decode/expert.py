@@ -14,11 +14,12 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import spans
 from nki_lib.moe.activations import NO_CHANNELS, Channels, gated
 from nki_lib.moe.moe_decode.loading import load_columns, runs, slabs
-from nki_lib.moe.moe_decode.matrix import BLOCK, Matrix, engine_dtype, packed_in, rows_of_a_piece
+from nki_lib.moe.moe_decode.matrix import Matrix, engine_dtype, packed_in, rows_of_a_piece
 from nki_lib.moe.moe_decode.routing import Rows
+from nki_lib.quantization.formats import BLOCK
 
 BLOCK_BYTES = 98304  # of a partition for the weights of a block: the next one finds room while it is computed
 HIDDEN_BANKS = 3  # of PSUM for gate and up of a block

@@ -19,8 +19,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import fetch, spans
 from nki_lib.moe.moe_decode.expert import Expert, add_expert, layout_of
 from nki_lib.moe.moe_decode.loading import load_tokens, slabs
 from nki_lib.moe.moe_decode.matrix import make_spread

@@ -11,12 +11,12 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import spans
 from nki_lib.moe.moe_decode.loading import load_rows
 from nki_lib.moe.widening import multiply_scales, place_codes
+from nki_lib.quantization.formats import BLOCK
 
 PIECE_BYTES = 12288  # of a partition filled by one DMA: long runs, and several of them to an expert
-BLOCK = 32  # elements along the contracted axis that share an MX scale
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import spans
 from nki_lib.moe.activations import gated
 from nki_lib.moe.moe_prefill.loading import Experts, Unit, channels_of, places_of
 from nki_lib.moe.moe_prefill.routing import SHORT, Routing

@@ -16,8 +16,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import fetch, spans
 from nki_lib.moe.moe_prefill.block import AHEAD, Bench, Block, begin, make_bench
 from nki_lib.moe.moe_prefill.loading import Experts, Loader, Plan, make_unit, plan_units
 from nki_lib.moe.moe_prefill.routing import SHORT, everyone, route
@@ -55,11 +54,9 @@ def moe_prefill(
             for each of its blocks, on the device: out[tokens] += weight * what the expert gives
         round out
     """
-    total = (
-        nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-        if x.dtype == nl.float32
-        else nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.private_hbm)
-    )
+    # In float32 it is the result itself.
+    buffer = nl.shared_hbm if x.dtype == nl.float32 else nl.private_hbm
+    total = nl.ndarray(x.shape, dtype=nl.float32, buffer=buffer)
     clear(total)
     bench = make_bench(min(x.shape[0], nl.tile_size.pmax), x.shape[1], x.dtype)
     how = (activation, alpha, limit)

@@ -14,12 +14,14 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import spans
 from nki_lib.moe.activations import NO_CHANNELS, Channels
 from nki_lib.moe.widening import multiply_scales, place_codes
+from nki_lib.quantization.formats import BLOCK
 
-MX_BLOCK = 32  # elements that share a scale
 WIDENED = 2048  # elements of a partition that are widened at a time
+UNSCALED_ROOM = 4 * WIDENED  # bytes of a partition: four pieces of fp8 that come in or are being widened
+SCALED_ROOM = 6 * WIDENED  # three with their scales; for fp4 twice that, as its codes become words first
 SLACK = 24576  # bytes of a partition for tables, hidden values and what is on its way
 
 
@@ -91,10 +93,15 @@ def places_of(count: int, packed: int = 1) -> list[Places]:
 
 
 def held_as(experts: Experts, dtype: Any) -> Any:
-    """What the weights are in SBUF: the type of x, or fp8 as it is where the Tensor engine takes it beside 16 bits."""
+    """What the weights are in SBUF: the type of x, or fp8 as it is where the Tensor engine takes it beside 16 bits.
+
+    Weights of MX, times their scales, would overflow in float16: beside it they are bfloat16, which has the exponents.
+    """
+    if experts.scaled_blocks:
+        return nl.float32 if dtype == nl.float32 else nl.bfloat16
     stored = experts.gate_up.dtype
     direct = stored == nl.float8_e5m2 or nisa.get_nc_version() > nisa.nc_version.gen3
-    if experts.down_scale is None or experts.scaled_blocks or dtype.itemsize > 2 or not direct:
+    if experts.down_scale is None or dtype.itemsize > 2 or not direct:
         return dtype
     return stored
 
@@ -116,12 +123,11 @@ def plan_units(width: int, inner: int, dtype: Any, experts: Experts) -> Plan:
     rows = [row for row in (experts.down_bias, experts.down_scale) if row is not None and len(row.shape) == 2]
     others = width * (2 * dtype.itemsize + 4 + 2 * 4 * len(rows)) + SLACK
     if experts.gate_up.dtype != held:
-        others += packed * (12288 if experts.scaled_blocks else 8192)  # weights before they are widened
+        others += packed * (SCALED_ROOM if experts.scaled_blocks else UNSCALED_ROOM)
     room = nl.tile_size.sbuf_fmax_bytes - others
     step = nl.tile_size.pmax * packed
-    each = (
-        packed * (2 * len(places_of(width, packed)) * nl.tile_size.pmax + width) * held.itemsize
-    )  # of a step
+    # Bytes of a partition for one step of channels.
+    each = packed * (2 * len(places_of(width, packed)) * nl.tile_size.pmax + width) * held.itemsize
     steps, most = -(-inner // step), max(1, room // 2 // each)
     parts = -(-steps // most)
     if parts > 1:
@@ -230,7 +236,7 @@ class Loader:
             nisa.tensor_copy(dst=targets[0], src=raw, engine=engine)
             return
         scale = nl.ndarray(shape, dtype=scales.dtype, buffer=nl.sbuf)
-        repeat = MX_BLOCK // self.experts.packed
+        repeat = BLOCK // self.experts.packed
         rows = [[pitch, shape[0] // repeat], [0, repeat]]
         self.fill(scale, scales, [*rows, *inner], row // repeat * pitch + column)
         if scale.dtype == nl.uint8:

@@ -18,9 +18,8 @@ from nki_lib.moe.router_topk.losses import LossSums
 from nki_lib.moe.router_topk.scoring import Softmax, guarded_keys, sigmoids
 from nki_lib.reduction.topk.selection import choose
 
-TOKENS = (
-    8  # of a block in one partition: the Tensor engine adds up one block while the next one is chosen from
-)
+# Of a block in one partition: the Tensor engine adds up one block while the next one is chosen from.
+TOKENS = 8
 TINY = 1e-20  # added to the sum of sigmoids, as DeepSeek-V3 does
 
 

@@ -8,9 +8,8 @@ import nki.isa as nisa
 import nki.language as nl
 from nki_lib.reduction.topk.selection import EIGHT, GONE
 
-LOWEST = -(
-    2.0**126
-)  # stands for minus infinity, below which there is what has been taken away; twice it is finite
+# Stands for minus infinity, below which there is what has been taken away; twice it is finite.
+LOWEST = -(2.0**126)
 
 
 class Softmax:

@@ -11,6 +11,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.common.tiles import column
 from nki_lib.norm import blocks, gradients
 from nki_lib.norm.layer_norm.kernel import statistics
 
@@ -53,7 +54,7 @@ def pulls(source: Any, slopes: Any, measured: Any, width: int, i: int) -> tuple[
     """
     negated, scale = measured
     m = scale.shape[0]
-    total, along, mean, shift = (blocks.column(m) for _ in range(4))
+    total, along, mean, shift = (column(m) for _ in range(4))
     for part in source.columns:
         blocks.row_sum(total, slopes.part(part, i), nl.copy, None, part, source.columns)
     for part in source.columns:

@@ -10,6 +10,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.common.tiles import column
 from nki_lib.norm import blocks
 from nki_lib.norm.quantizing import Quantized
 
@@ -70,8 +71,8 @@ def statistics(source: Any, small: Any, width: int, shared: bool = False) -> tup
     """
     start, m, g = source.block
     first = start // nl.tile_size.pmax
-    negated, scales = blocks.column(m, g), blocks.column(m, g)
-    totals, deviations = blocks.column(m, g), blocks.column(m, g)
+    negated, scales = column(m, g), column(m, g)
+    totals, deviations = column(m, g), column(m, g)
     shared = shared and len(source.columns) == 1
     on_scalar = [i for i in range(g) if not shared or (first + i) % VECTOR_SHARE != 0]
     for i in on_scalar:

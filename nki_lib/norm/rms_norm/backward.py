@@ -10,6 +10,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.common.tiles import column
 from nki_lib.norm import blocks, gradients
 from nki_lib.norm.rms_norm.kernel import inverse_roots
 
@@ -47,7 +48,7 @@ def rms_norm_backward(x: Any, grad: Any, added: Any, weight: Any, eps: float, of
 def slope_along(source: Any, slopes: Any, scale: Any, width: int, i: int) -> Any:
     """-r^2 c / H of the i-th tile of a block. Dimensions: source, Rows; slopes, Weighted; scale [m, 1] -> [m, 1]."""
     m = scale.shape[0]
-    total = blocks.column(m)
+    total = column(m)
     for part in source.columns:
         product = nl.ndarray((m, part[1] - part[0]), dtype=nl.float32, buffer=nl.sbuf)
         g, tile = slopes.part(part, i), source.part(part)[:, i, :]

@@ -10,6 +10,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki_lib.common.tiles import column
 from nki_lib.norm import blocks
 from nki_lib.norm.quantizing import Quantized
 
@@ -54,7 +55,7 @@ def finish(results: Any, factors: Any, source: Any, scales: Any) -> None:
 def inverse_roots(source: Any, small: Any, width: int) -> Any:
     """1 / sqrt(mean(row^2) + eps). Dimensions: source, Rows of [m, g, H]; small (eps) [128, 1] -> [m, g]."""
     _, m, g = source.block
-    squares, scales = blocks.column(m, g), blocks.column(m, g)
+    squares, scales = column(m, g), column(m, g)
     for i in range(g):
         blocks.row_sums(squares[:, i : i + 1], source, i, nl.square)
     nisa.activation(dst=scales, op=nl.rsqrt, data=squares, scale=1.0 / width, bias=small[:m, :])

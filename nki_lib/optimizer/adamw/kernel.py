@@ -12,8 +12,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load, load_row
+from nki_lib.common.tiles import load, load_row, spans
 
 COLUMNS = 2048  # of a tile: 8 KiB of float32 for each run that the DMA moves, and eight such tiles fit twice
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from nki import errors
 from nki.torch import nki_op
 from nki_lib.common.arguments import Checks
+from nki_lib.common.rows import name_of
 from nki_lib.quantization.dequantize.kernel import dequantize as kernel
 from nki_lib.quantization.formats import FORMATS, Format
 from nki_lib.quantization.rows import run_on_rows
@@ -64,7 +65,7 @@ def dequantize(
         scales = as_rows(scale.view(torch.uint8), axis).reshape(values.shape[0], -1)
     else:
         scales = as_rows(scale, axis)
-    run_on_rows([values], kernel, [rows, scales], made.name, str(dtype).removeprefix("torch."))
+    run_on_rows([values], kernel, [rows, scales], made.name, name_of(dtype))
     return out
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import load, spans
 from nki_lib.quantization.blocks import block_scales, magnitudes, new, scaled, to_nibbles
 from nki_lib.quantization.formats import FORMATS
 

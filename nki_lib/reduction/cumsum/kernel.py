@@ -13,6 +13,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki_lib.common.lines import Lines
+from nki_lib.common.tiles import spans
 
 PART = 8192  # elements of a line that are summed by one instruction
 INTEGER_PART = 2048  # of int32, which takes a pass over the part for every doubling
@@ -34,24 +35,24 @@ def cumsum(x: Any, columns: bool, reverse: bool, dtype: str | None) -> Any:
     source, target = Lines(x, columns), Lines(out, columns)
     integers = x.dtype == nl.int32
     longest = INTEGER_PART if integers else PART
-    spans = [(low, min(low + longest, source.width)) for low in range(0, source.width, longest)]
+    parts = spans(source.width, longest)
     if reverse:
-        spans.reverse()
+        parts.reverse()
     blocks = source.blocks(min(source.width, longest))
-    if len(spans) == 1:
+    if len(parts) == 1:
         for block, tile in source.loaded(blocks):
             target.store(sums_of_lines(tile, out.dtype, reverse), block)
         return out
     for block in blocks:
         before = None
-        for span in spans:
+        for span in parts:
             tile = source.load(block, *span)
             if integers:
                 result = integer_sums(tile, before, reverse)
                 before = ends(result, reverse)
             else:
                 result = nl.ndarray(tile.shape, dtype=out.dtype, buffer=nl.sbuf)
-                sum_on(result, tile, 0, reverse, span == spans[0])
+                sum_on(result, tile, 0, reverse, span == parts[0])
             target.store(result, block, *span)
     return out
 

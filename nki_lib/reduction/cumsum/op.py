@@ -9,7 +9,8 @@ from torch import Tensor
 
 from nki.torch import nki_op
 from nki_lib.common.arguments import DTYPES
-from nki_lib.reduction.along import name_of, run_along
+from nki_lib.common.rows import name_of
+from nki_lib.reduction.along import run_along
 from nki_lib.reduction.arguments import ReductionChecks
 from nki_lib.reduction.cumsum.kernel import cumsum as kernel
 

@@ -8,7 +8,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki_lib.common.lines import Lines
-from nki_lib.reduction.softmax.kernel import column
+from nki_lib.common.tiles import column, spans
 
 WHOLE = 4096  # the widest lines that are read once
 
@@ -27,7 +27,7 @@ def softmax_backward(y: Any, grad: Any, columns: bool, dtype: str | None) -> Any
     """
     out = nl.ndarray(y.shape, dtype=y.dtype if dtype is None else getattr(nl, dtype), buffer=nl.shared_hbm)
     values, grads, target = Lines(y, columns), Lines(grad, columns), Lines(out, columns)
-    parts = [(low, min(low + WHOLE, values.width)) for low in range(0, values.width, WHOLE)]
+    parts = spans(values.width, WHOLE)
     for block in values.blocks(min(values.width, WHOLE)):
         m, g = block[1:]
         sums = nl.ndarray((m, g, len(parts)), dtype=nl.float32, buffer=nl.sbuf)

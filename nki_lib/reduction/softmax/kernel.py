@@ -12,7 +12,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki_lib.common.lines import Lines
-from nki_lib.common.tiles import LOWEST
+from nki_lib.common.tiles import LOWEST, column, spans
 
 WHOLE = 8192  # the widest lines whose exponentials stay in SBUF; wider ones are read twice, in parts
 PART = 4096
@@ -57,26 +57,26 @@ def softmax(x: Any, columns: bool, dtype: str | None) -> Any:
 
 def softmax_in_parts(target: Any, source: Any) -> None:
     """Wide lines: the statistics of a block are taken before the one before it is finished, so that no engine waits."""
-    spans = [(low, min(low + PART, source.width)) for low in range(0, source.width, PART)]
+    parts = spans(source.width, PART)
     blocks = source.blocks(PART)
-    following = measure(source, blocks[0], spans)
+    following = measure(source, blocks[0], parts)
     for i, block in enumerate(blocks):
         measured = following
         if i + 1 < len(blocks):
-            following = measure(source, blocks[i + 1], spans)
-        finish(target, source, block, spans, *measured)
+            following = measure(source, blocks[i + 1], parts)
+        finish(target, source, block, parts, *measured)
 
 
-def measure(source: Any, block: Any, spans: list[Any]) -> tuple[Any, Any, Any]:
+def measure(source: Any, block: Any, parts: list[Any]) -> tuple[Any, Any, Any]:
     """The parts of a block if they fit, -top and 1 / sum of its lines. Dimensions: -> parts [m, g, f], [m, g] twice.
 
     A part that is minus infinity all over adds exp(-inf + 3e38) = 0; a line that is so becomes 0 / 0, as it should.
     """
     m, g = block[1:]
-    tops = nl.ndarray((m, g, len(spans)), dtype=nl.float32, buffer=nl.sbuf)
-    sums = nl.ndarray((m, g, len(spans)), dtype=nl.float32, buffer=nl.sbuf)
+    tops = nl.ndarray((m, g, len(parts)), dtype=nl.float32, buffer=nl.sbuf)
+    sums = nl.ndarray((m, g, len(parts)), dtype=nl.float32, buffer=nl.sbuf)
     kept = {}
-    for p, span in enumerate(spans):
+    for p, span in enumerate(parts):
         tile = source.load(block, *span)
         if g * source.width * source.dtype.itemsize <= KEPT_BYTES:
             kept[p] = tile
@@ -92,11 +92,11 @@ def measure(source: Any, block: Any, spans: list[Any]) -> tuple[Any, Any, Any]:
 
 
 def finish(
-    target: Any, source: Any, block: Any, spans: list[Any], kept: Any, negated: Any, inverse: Any
+    target: Any, source: Any, block: Any, parts: list[Any], kept: Any, negated: Any, inverse: Any
 ) -> None:
     """exp(x - top) / sum of a block. Dimensions: as `measure` returns them."""
     m, g = block[1:]
-    for p, span in enumerate(spans):
+    for p, span in enumerate(parts):
         tile = kept[p] if kept else source.load(block, *span)
         result = nl.ndarray(tile.shape, dtype=target.dtype, buffer=nl.sbuf)
         for i in range(g):
@@ -127,8 +127,3 @@ def totals(tops: Any, sums: Any) -> tuple[Any, Any]:
 def exponentials(dst: Any, data: Any, negated: Any, total: Any) -> None:
     """dst = exp(data + negated), total = its sum. Dimensions: dst, data [m, f], negated, total [m, 1]."""
     nisa.activation_reduce(dst=dst, op=nl.exp, data=data, bias=negated, reduce_op=nl.add, reduce_res=total)
-
-
-def column(m: int, g: int) -> Any:
-    """New float32 numbers, one for each line of a block. Dimensions: -> [m, g]."""
-    return nl.ndarray((m, g), dtype=nl.float32, buffer=nl.sbuf)

@@ -10,9 +10,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import fetch, load, spans
 from nki_lib.norm.blocks import Late
 from nki_lib.sequence.columns import load_column, sum_of
 from nki_lib.sequence.depthwise_conv1d.kernel import first_tap, load_filters, load_window, other_taps

@@ -12,8 +12,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import fetch, spans
 from nki_lib.norm.blocks import Late
 from nki_lib.sequence.columns import load_column, load_wide
 

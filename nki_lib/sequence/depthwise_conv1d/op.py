@@ -13,7 +13,7 @@ from torch import Tensor
 from nki import errors
 from nki.torch import nki_op, run_into
 from nki_lib.common.arguments import DTYPES, Checks
-from nki_lib.common.rows import bucket
+from nki_lib.common.rows import bucket, name_of
 from nki_lib.sequence.depthwise_conv1d.backward import depthwise_conv1d_backward as backward_kernel
 from nki_lib.sequence.depthwise_conv1d.kernel import MOST_TAPS
 from nki_lib.sequence.depthwise_conv1d.kernel import depthwise_conv1d as kernel
@@ -64,7 +64,7 @@ def convolve_into(
     if out.numel() == 0:
         return
     length = bucket(x.shape[2]) if x.shape[2] else 1
-    rows, dtype = filled(x, length), str(out.dtype).removeprefix("torch.")
+    rows, dtype = filled(x, length), name_of(out.dtype)
     for target, row in zip(out, rows):
         arguments = row, *filters, *padding, silu, flipped, dtype
         if length == x.shape[2]:
@@ -149,7 +149,7 @@ def depthwise_conv1d_backward(
 ) -> list[Tensor]:
     """The gradient of x, and in float32 those of the taps and, after them, of the bias: [C, K + 1]."""
     (left, right), taps = check_gradient(grad, x, weight, bias, padding), weight.shape[1]
-    of_x, sums = x.new_zeros(x.shape), torch.zeros(weight.shape[0], taps + 1)
+    of_x, sums = x.new_zeros(x.shape), torch.zeros(weight.shape[0], taps + 1, dtype=torch.float32)
     if x.numel() == 0 or grad.numel() == 0:
         return [of_x, sums]
     length, slopes = bucket(x.shape[2]), grad

@@ -12,9 +12,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import fetch, load, spans, wide_like
 from nki_lib.norm.blocks import Late
 from nki_lib.sequence.columns import sum_of
 from nki_lib.sequence.selective_scan.channels import (
@@ -27,7 +25,6 @@ from nki_lib.sequence.selective_scan.channels import (
     part_width,
     summed,
     together,
-    wide_like,
 )
 from nki_lib.sequence.selective_scan.kernel import decayed, scan, steps_of
 from nki_lib.sequence.selective_scan.sums import Results, SharedSums

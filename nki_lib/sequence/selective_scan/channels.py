@@ -11,18 +11,15 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
-from nki_lib.linear.matmul.loading import load
+from nki_lib.common.tiles import fetch, load, spans, wide_like
 from nki_lib.sequence.columns import load_column, load_wide
 
 LONGEST_PART = nl.tile_size.psum_bank_fmax  # positions
 SHARED_NUMBERS = 1 << 12  # of B, and of C, that every partition holds of a part
 MOST_STATES = nl.tile_size.pmax  # one on each partition, where the gradients of B and C are summed
 ELEMENTS = 2048  # of a partition in one instruction
-GROUP = (
-    4  # tiles that are prepared together, as each of their functions is another table of the Scalar engine
-)
+# Tiles that are prepared together, as each of their functions is another table of the Scalar engine.
+GROUP = 4
 
 
 def part_width(states: int) -> int:
@@ -74,11 +71,6 @@ def load_shared(rows: Any, span: Any) -> Any:
     tile = nl.ndarray((side, *source.shape), dtype=rows.dtype, buffer=nl.sbuf)
     fetch(dst=tile, src=source.expand_dim(0).broadcast(0, side))
     return tile
-
-
-def wide_like(tile: Any) -> Any:
-    """New float32 numbers, one for each of the tile's."""
-    return nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
 
 
 def applied(op: Any, tile: Any, bias: Any = None) -> Any:

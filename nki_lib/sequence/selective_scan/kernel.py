@@ -10,8 +10,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki_lib.common.tiles import fetch
-from nki_lib.linear.matmul.kernel import spans
+from nki_lib.common.tiles import fetch, spans, wide_like
 from nki_lib.norm.blocks import Late
 from nki_lib.sequence.selective_scan.channels import (
     applied,
@@ -23,7 +22,6 @@ from nki_lib.sequence.selective_scan.channels import (
     part_width,
     summed,
     together,
-    wide_like,
 )
 
 

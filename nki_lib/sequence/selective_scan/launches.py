@@ -91,8 +91,8 @@ def gradients(
     ends, of_ends = (None if t is None else more_parts(t, parts) for t in (ends, of_ends))
     of_u, of_delta = torch.empty_like(grad), torch.empty_like(grad)
     of_z = None if scan.z is None else torch.empty_like(grad)
-    of_b, of_c = (torch.zeros(grad.shape[0], states, padded) for _ in range(2))
-    sums = torch.zeros(scan.A.shape[0], states + 2)
+    of_b, of_c = (torch.zeros(grad.shape[0], states, padded, dtype=torch.float32) for _ in range(2))
+    sums = torch.zeros(scan.A.shape[0], states + 2, dtype=torch.float32)
     for element, rows in scan.pieces():
         mine = [None if t is None else t[element, rows] for t in (grad, plain)]
         borders = [None if t is None else t[element, :, rows] for t in (ends, of_ends)]
