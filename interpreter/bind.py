@@ -127,6 +127,12 @@ class Binder:
         shown = arranged.operands[operand.name]
         array, fill = None, True
         if self.shadows is not None and not storage.external:
+            array, fill = self.shadows.find_kept(operand, access, arranged)
+            if array is not None:
+                if fill:
+                    window = self._window(storage, operand, access, None)
+                    self.shadows.ahead += self._convert(storage, array.reshape(access.shape), window, True)
+                return array
             array, fill = self._shared.get(operand.name) or self.shadows.find(operand, access, arranged)
             self._shared[operand.name] = (array, fill)
         if array is None:

@@ -123,7 +123,10 @@ class _CorePlan:
 
     def _loop(self, loop: Loop) -> None:
         body: list[Call] = []
+        ahead, self.shadows.ahead = self.shadows.ahead, []
         self._nodes(loop.body, body, loop)
+        self.calls += self.shadows.ahead
+        self.shadows.ahead = ahead
         trips = self.trips
         if loop.kind == "while":
             assert loop.condition is not None

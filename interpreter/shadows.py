@@ -1,8 +1,9 @@
 """Widened copies of narrow tiles, kept while they stay true.
 
 A bfloat16 tile that several instructions read in float32 is widened once and not for every reader: the program is flat,
-so it is known beforehand how often a window is read before its tile is written again. The copy has exactly the values
-that a fresh conversion would give, so nothing can change but time.
+so it is known beforehand how often a window is read before its tile is written again. A tile that a loop on the device
+only reads is widened before the loop, once for all its passes. The copy has exactly the values that a fresh conversion
+would give, so nothing can change but time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from nki.ir.program import Access
 
 Key = tuple[Any, ...]
 
+LOOPS = 1 << 28
+"""Bytes of copies that are kept for loops: as much as ten SBUFs."""
+
 
 def _all_float32(line: Line) -> bool:
     """Whether nothing is ever widened: the common case, in which there is nothing to count."""
@@ -30,32 +34,37 @@ def _all_float32(line: Line) -> bool:
     return all(access.dtype is float32 for i in line.instructions for _, access in i.pairs)
 
 
-def _written_in_loops(line: Line) -> set[str]:
-    """Tensors whose content changes from pass to pass of some loop."""
-    return {
-        access.buffer.name
-        for instruction, around in zip(line.instructions, line.around)
-        if around
-        for access in instruction.writes()
-    }
+def _written_in(line: Line) -> dict[Loop, set[str]]:
+    """Tensors that are written inside each loop, or inside a loop in it."""
+    written: dict[Loop, set[str]] = {}
+    for instruction, around in zip(line.instructions, line.around):
+        for loop in around:
+            written.setdefault(loop, set()).update(access.buffer.name for access in instruction.writes())
+    return written
 
 
 class Shadows:
     """Counts the readers of each window ahead of time, then hands out shared copies during planning.
 
-    loop: the innermost loop that is being planned. Copies are not shared across its border: its body may never run.
+    loop: the innermost loop that is being planned. Copies made in its body are not shared across its border: the body
+    may never run. ahead: calls that fill copies before that loop begins, for the planner to take.
     """
 
     def __init__(self, line: Line, excluded: set[str]) -> None:
         self.loop: Loop | None = None
+        self.ahead: list[tuple[Any, tuple[Any, ...]]] = []
+        self._written = _written_in(line)
+        self._parents = {a: b for around in line.around for a, b in zip(around, (None, *around))}
+        self._kept: dict[Key, np.ndarray] = {}
+        self._room = LOOPS
         self._idle = False
         self._versions: Counter[str] = Counter()
-        self._excluded = excluded | _written_in_loops(line)
+        self._excluded = excluded
         self._arrays: dict[Key, tuple[np.ndarray, int, np.ndarray]] = {}
         self._free: dict[int, list[np.ndarray]] = {}
         self._finished: list[Key] = []
         self._readers = Counter() if _all_float32(line) else self._count(line)
-        self._idle = not self._readers
+        self._idle = not self._readers and not self._written
 
     def _count(self, line: Line) -> Counter[Key]:
         readers: Counter[Key] = Counter()
@@ -81,6 +90,28 @@ class Shadows:
             return None
         place = (access.offset, access.shape, access.strides, access.dtype)
         return (name, self._versions[name], self.loop, place, shown.shape, shown.compute.str)
+
+    def find_kept(
+        self, operand: Operand, access: Access, arranged: Arrangement
+    ) -> tuple[np.ndarray | None, bool]:
+        """An array that is filled before the loop and whether that is still to be done; `None` if the loop writes the
+        tile, or if there is no loop. Loops next to each other share one, if nothing between them writes the tile."""
+        loop, shown, name = self.loop, arranged.operands[operand.name], access.buffer.name
+        if loop is None or access.dynamic is not None or operand.is_output or name in self._excluded:
+            return None, True
+        if shown.direct or shown.compute == access.dtype.numpy or name in self._written.get(loop, ()):
+            return None, True
+        place = (access.offset, access.shape, access.strides, access.dtype)
+        key = (name, self._versions[name], self._parents.get(loop), place, shown.shape, shown.compute.str)
+        held = self._kept.get(key)
+        if held is not None:
+            return held, False
+        nbytes = int(np.prod(shown.shape)) * shown.compute.itemsize
+        if nbytes > self._room:
+            return None, True
+        self._room -= nbytes
+        array = self._kept[key] = np.ndarray(shown.shape, shown.compute, aligned_bytes(nbytes))
+        return array, True
 
     def find(self, operand: Operand, access: Access, arranged: Arrangement) -> tuple[np.ndarray | None, bool]:
         """A shared array for a reader and whether it must still be filled; `None` if the window has one reader only."""
