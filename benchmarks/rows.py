@@ -58,6 +58,36 @@ def full_square_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.nda
     return (scores @ v) / total
 
 
+def _experts(dtype: str, bar: float) -> Row:
+    import torch
+
+    import nki_lib
+
+    torch.manual_seed(0)
+    tokens, experts, chosen, width = 2048, 8, 4, 1024
+    x = torch.randn(tokens, width)
+    gate_up, down = (torch.randn(experts, width, *n, width) / width**0.5 for n in ((2,), ()))
+    weights, indices = nki_lib.router_topk(torch.randn(tokens, experts), chosen)
+    ours = [t.to(getattr(torch, dtype)) for t in (x, gate_up, down, weights)]
+    plain = [t.numpy() for t in (x, gate_up.flatten(2), down, weights, indices)]
+    value = ratio(lambda: nki_lib.moe_prefill(*ours, indices), lambda: plain_experts(*plain))
+    name = f"experts T={tokens}, {chosen} of {experts}, {width} x {width} {dtype}, cached"
+    return Row(name, value, "x NumPy f32", bar, at_most=True)
+
+
+def plain_experts(
+    x: np.ndarray, gate_up: np.ndarray, down: np.ndarray, weights: np.ndarray, indices: np.ndarray
+) -> np.ndarray:
+    """Expert after expert: gather its tokens, two products, SwiGLU, scatter. gate_up [E, H, 2 I], down [E, I, H]."""
+    out = np.zeros_like(x)
+    for expert in range(len(down)):
+        rows, places = np.nonzero(indices == expert)
+        gate, up = np.split(x[rows] @ gate_up[expert], 2, axis=1)
+        hidden = gate / (1 + np.exp(-gate)) * up
+        out[rows] += hidden @ down[expert] * weights[rows, places][:, None]
+    return out
+
+
 def _attention_backward(dtype: str, bar: float) -> Row:
     import torch
 
@@ -152,6 +182,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "attention_bf16": lambda: _attention("bfloat16", 1.2),
     "backward_f32": lambda: _attention_backward("float32", 1.4),
     "backward_bf16": lambda: _attention_backward("bfloat16", 1.4),
+    "experts_f32": lambda: _experts("float32", 1.5),
+    "experts_bf16": lambda: _experts("bfloat16", 1.5),
     "tiny": _tiny,
     "staging": _staging,
     "timing": _timing,
