@@ -53,7 +53,8 @@ class Shadows:
     def __init__(self, line: Line, excluded: set[str]) -> None:
         self.loop: Loop | None = None
         self.ahead: list[tuple[Any, tuple[Any, ...]]] = []
-        self._written = _written_in(line)
+        plain = _all_float32(line)
+        self._written = {} if plain else _written_in(line)
         self._parents = {a: b for around in line.around for a, b in zip(around, (None, *around))}
         self._kept: dict[Key, np.ndarray] = {}
         self._room = LOOPS
@@ -63,7 +64,7 @@ class Shadows:
         self._arrays: dict[Key, tuple[np.ndarray, int, np.ndarray]] = {}
         self._free: dict[int, list[np.ndarray]] = {}
         self._finished: list[Key] = []
-        self._readers = Counter() if _all_float32(line) else self._count(line)
+        self._readers = Counter() if plain else self._count(line)
         self._idle = not self._readers and not self._written
 
     def _count(self, line: Line) -> Counter[Key]:
@@ -89,20 +90,20 @@ class Shadows:
         if access.dynamic is not None:
             return None
         place = (access.offset, access.shape, access.strides, access.dtype)
-        return (name, self._versions[name], self.loop, place, shown.shape, shown.compute.str)
+        return (self.loop, name, self._versions[name], place, shown.shape, shown.compute.str)
 
     def find_kept(
         self, operand: Operand, access: Access, arranged: Arrangement
     ) -> tuple[np.ndarray | None, bool]:
         """An array that is filled before the loop and whether that is still to be done; `None` if the loop writes the
         tile, or if there is no loop. Loops next to each other share one, if nothing between them writes the tile."""
-        loop, shown, name = self.loop, arranged.operands[operand.name], access.buffer.name
-        if loop is None or access.dynamic is not None or operand.is_output or name in self._excluded:
+        loop, shown = self.loop, arranged.operands[operand.name]
+        if loop is None or access.buffer.name in self._written.get(loop, ()):
             return None, True
-        if shown.direct or shown.compute == access.dtype.numpy or name in self._written.get(loop, ()):
+        inside = self._key(operand, access, arranged)
+        if inside is None:
             return None, True
-        place = (access.offset, access.shape, access.strides, access.dtype)
-        key = (name, self._versions[name], self._parents.get(loop), place, shown.shape, shown.compute.str)
+        key = (self._parents.get(loop), *inside[1:])
         held = self._kept.get(key)
         if held is not None:
             return held, False

@@ -51,18 +51,26 @@ def padded(rows: Tensor, size: int) -> Tensor:
     return filled
 
 
-def run_on_rows(out: Tensor, kernel: Any, tensors: Sequence[Tensor | None], *rest: Any) -> None:
-    """out[r] = kernel(rows r of the tensors, *rest), piece by piece.
+def run_on_rows(
+    outs: Tensor | Sequence[Tensor],
+    kernel: Any,
+    tensors: Sequence[Tensor | None],
+    *rest: Any,
+    piece: int = PIECE,
+) -> None:
+    """outs[i][r] = the i-th result of kernel(rows r of the tensors, *rest), or the only one, piece by piece.
 
-    Dimensions: out [R, ...], each of the tensors [R, ...] or None; the kernel returns one row for each that it is
-    given.
+    Dimensions: outs [R, ...] each, tensors [R, ...] each or None; the kernel returns one row for each that it is given.
     """
-    for start in range(0, out.shape[0], PIECE):
-        target = out[start : start + PIECE]
-        count = target.shape[0]
+    results = [outs] if isinstance(outs, Tensor) else list(outs)
+    for start in range(0, results[0].shape[0], piece):
+        targets = [out[start : start + piece] for out in results]
+        count = targets[0].shape[0]
         size = bucket(count)
         pieces = [None if t is None else padded(t[start : start + count], size) for t in tensors]
         if size == count:
-            run_into(target, kernel, *pieces, *rest)
-        else:
-            target.copy_(kernel(*pieces, *rest)[:count])
+            run_into(targets if len(targets) > 1 else targets[0], kernel, *pieces, *rest)
+            continue
+        found = kernel(*pieces, *rest)
+        for target, values in zip(targets, found if isinstance(found, tuple) else (found,)):
+            target.copy_(values[:count])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from torch import Tensor
 
 import nki.language as nl
-from nki.torch import run_into
+from nki_lib.common import rows
 from nki_lib.common.rows import bucket, padded
 from nki_lib.norm.weight_gradients import weight_gradients as kernel
 
@@ -16,23 +15,8 @@ PIECE = 64 * nl.tile_size.pmax
 """The most rows of a launch: enough to hide its start and end."""
 
 
-def run_on_rows(outs: Sequence[Tensor], kernel: Any, tensors: Sequence[Tensor | None], *rest: Any) -> None:
-    """outs[i][r] = the i-th result of kernel(rows r of the tensors, *rest), piece by piece.
-
-    Dimensions: outs, tensors [R, ...] each, or None; the kernel returns as many rows as it is given.
-    """
-    rows = outs[0].shape[0]
-    for start in range(0, rows, PIECE):
-        targets = [out[start : start + PIECE] for out in outs]
-        count = targets[0].shape[0]
-        size = bucket(count)
-        pieces = [None if t is None else padded(t[start : start + count], size) for t in tensors]
-        if size == count:
-            run_into(targets, kernel, *pieces, *rest)
-            continue
-        found = kernel(*pieces, *rest)
-        for target, values in zip(targets, found if isinstance(found, tuple) else (found,)):
-            target.copy_(values[:count])
+run_on_rows = partial(rows.run_on_rows, piece=PIECE)
+"""`common.rows.run_on_rows` in pieces of this size."""
 
 
 def sums_over_rows(

@@ -94,3 +94,29 @@ def by_block(values: Tensor, scale: Tensor) -> Tensor:
         values = pairs.flatten(1, 2)
     powers = 2.0 ** (scale.view(torch.uint8).double() - 127)
     return values.double() * powers.repeat_interleave(32, 1)
+
+
+def random(*shape: int, seed: int = 0, dtype: Any = torch.float32, scale: float = 1.0) -> Any:
+    made = torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))) * scale
+    return made.to(dtype)
+
+
+def call(size: Any, dtype: Any, seed: int = 0) -> tuple[Any, ...]:
+    tokens, experts, choices, width, inner = size
+    generator = torch.Generator().manual_seed(seed)
+    gate_up = random(experts, width, 2, inner, seed=seed, dtype=dtype, scale=max(width, 1) ** -0.5)
+    down = random(experts, inner, width, seed=seed, dtype=dtype, scale=max(inner, 1) ** -0.5)
+    weights = torch.rand(tokens, choices, generator=generator)
+    indices = torch.rand(tokens, experts, generator=generator).argsort(1)[:, :choices]
+    return random(tokens, width, seed=seed, dtype=dtype), gate_up, down, weights, indices
+
+
+def compare(operator: Any, arguments: tuple[Any, ...], wide: Any = None, **rest: Any) -> Any:
+    """The result, after it was found to be as near to the exact one as it must be."""
+    found = operator(*arguments, **rest)
+    x, gate_up, down, *routing = arguments
+    told = {n: v for n, v in rest.items() if not n.endswith("scale")}
+    wanted, bound = exact(x, *(wide or (gate_up, down)), *routing, **told)
+    assert found.dtype == x.dtype and found.is_contiguous() and found.shape == x.shape
+    assert ((found.double() - wanted).abs() <= bound).all(), ((found - wanted).abs() / bound).max()
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,35 +15,13 @@ from hypothesis import strategies as st  # noqa: E402
 from nki_lib.moe.activations import ACTIVATIONS  # noqa: E402
 from nki_lib.moe.moe_prefill.api import moe_prefill  # noqa: E402
 from tests.nki_lib.format_bounds import DTYPES  # noqa: E402
-from tests.nki_lib.moe_bounds import by_block, by_channel, exact  # noqa: E402
+from tests.nki_lib.moe_bounds import by_block, by_channel, call, exact, random  # noqa: E402
+from tests.nki_lib.moe_bounds import compare as compare_with_exact  # noqa: E402
 
 SIZES = [(1, 1, 1, 8, 8), (3, 4, 4, 40, 24), (70, 5, 2, 136, 130), (200, 3, 1, 64, 160), (33, 9, 3, 130, 20)]
 
 
-def random(*shape: int, seed: int = 0, dtype: Any = torch.float32, scale: float = 1.0) -> Any:
-    made = torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))) * scale
-    return made.to(dtype)
-
-
-def call(size: Any, dtype: Any, seed: int = 0) -> tuple[Any, ...]:
-    tokens, experts, choices, width, inner = size
-    generator = torch.Generator().manual_seed(seed)
-    gate_up = random(experts, width, 2, inner, seed=seed, dtype=dtype, scale=width**-0.5)
-    down = random(experts, inner, width, seed=seed, dtype=dtype, scale=inner**-0.5)
-    weights = torch.rand(tokens, choices, generator=generator)
-    indices = torch.rand(tokens, experts, generator=generator).argsort(1)[:, :choices]
-    return random(tokens, width, seed=seed, dtype=dtype), gate_up, down, weights, indices
-
-
-def compare(arguments: tuple[Any, ...], wide: Any = None, **rest: Any) -> Any:
-    """The result, after it was found to be as near to the exact one as it must be."""
-    found = moe_prefill(*arguments, **rest)
-    x, gate_up, down, *routing = arguments
-    told = {n: v for n, v in rest.items() if not n.endswith("scale")}
-    wanted, bound = exact(x, *(wide or (gate_up, down)), *routing, **told)
-    assert found.dtype == x.dtype and found.is_contiguous() and found.shape == x.shape
-    assert ((found.double() - wanted).abs() <= bound).all(), ((found - wanted).abs() / bound).max()
-    return found
+compare = partial(compare_with_exact, moe_prefill)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -8,10 +8,9 @@ from torch import Tensor
 from nki import errors
 from nki.torch import nki_op
 from nki_lib.common.arguments import Checks
-from nki_lib.common.rows import name_of
+from nki_lib.common.rows import name_of, run_on_rows
 from nki_lib.quantization.dequantize.kernel import dequantize as kernel
 from nki_lib.quantization.formats import FORMATS, Format
-from nki_lib.quantization.rows import run_on_rows
 from nki_lib.quantization.tensors import (
     NIBBLES,
     as_rows,

@@ -8,9 +8,9 @@ from torch import Tensor
 from nki import errors
 from nki.torch import nki_op
 from nki_lib.common.arguments import DTYPES, Checks
+from nki_lib.common.rows import run_on_rows
 from nki_lib.quantization.formats import FORMATS, Format
 from nki_lib.quantization.quantize.kernel import quantize_blocks, quantize_vectors
-from nki_lib.quantization.rows import run_on_rows
 from nki_lib.quantization.tensors import (
     as_rows,
     check_blocks,
